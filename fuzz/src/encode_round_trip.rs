@@ -19,18 +19,18 @@ const MEMORY: usize = 16 << 20;
 
 /// Encodes a picture, decodes the frames, and compares. `arena` holds all memory.
 pub fn checked(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
-    let before = state.hash();
+    let before = state.id();
     let analysis = Analysis::new_in(arena, state, picture, parameters);
     assert!(analysis.predict_size(parameters.quantizer) < 1 << 24);
     let (encoded, decisions) = analysis.encode_first(parameters.quantizer);
-    let beside = analysis.encode_beside(parameters.quantizer ^ 8, &decisions);
-    assert_eq!(state.hash(), before, "encoding changed the source state");
+    let beside = analysis.encode_reusing(parameters.quantizer ^ 8, &decisions);
+    assert_eq!(state.id(), before, "encoding changed the source state");
     for encoded in [&encoded, &beside] {
         let (decoded, shown) =
             decode_in(arena, state, &encoded.frame, DEFAULT_PIXEL_LIMIT).expect("the encoder's frame decodes");
         assert_eq!((shown.width(), shown.height()), (picture.width(), picture.height()));
         assert!(shown == encoded.picture(), "decoder and encoder have different pictures");
-        assert_eq!(decoded.hash(), encoded.state.hash(), "decoder and encoder have different states");
+        assert_eq!(decoded.id(), encoded.state.id(), "decoder and encoder have different states");
     }
     encoded
 }

@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
             }
             let estimate =
                 estimator.estimate(Timestamp::from_millis(600)).capacity.expect("it always estimates a rate");
-            assert!((bounds.least..=bounds.most).contains(&estimate));
+            assert!((bounds.min..=bounds.max).contains(&estimate));
         }
     });
 }

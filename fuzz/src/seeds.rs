@@ -252,23 +252,23 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
                 received: u64::from(number) + 1,
             };
             let lost = LostFragment { frame: number, fragment: 1, size, sent_at: at };
-            let heard_at = at + Duration::from_millis(40);
+            let received_at = at + Duration::from_millis(40);
             let inputs = [
                 (at, RecordedInput::Time),
                 (at, RecordedInput::Sent(size)),
-                (heard_at, RecordedInput::Feedback(feedback)),
-                (heard_at, RecordedInput::Lost(vec![lost])),
-                (heard_at, RecordedInput::PictureSkipped),
+                (received_at, RecordedInput::Feedback(feedback)),
+                (received_at, RecordedInput::Lost(vec![lost])),
+                (received_at, RecordedInput::PictureSkipped),
             ];
             for (at, input) in inputs {
                 path.pass(at, input.input(), controller.as_mut());
                 events.push(Event::Input(at, input));
             }
             let in_flight = InFlight { fragments: 1, bytes: size, queued: ByteCount::ZERO };
-            let allowance = controller.allowance(&path.view(heard_at), in_flight);
-            let pacing = controller.pacing_interval(&path.view(heard_at), in_flight);
-            events.push(Event::Answer(Answer::Allowance(heard_at, in_flight, allowance)));
-            events.push(Event::Answer(Answer::Pacing(heard_at, in_flight, pacing)));
+            let allowance = controller.allowance(&path.view(received_at), in_flight);
+            let pacing = controller.pacing_interval(&path.view(received_at), in_flight);
+            events.push(Event::Answer(Answer::Allowance(received_at, in_flight, allowance)));
+            events.push(Event::Answer(Answer::Pacing(received_at, in_flight, pacing)));
             events.push(Event::Answer(Answer::Traits(controller.traits())));
         }
         let text = Kept { header: Some(header), events }.text();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lockstep_link::{ColumnUnits, Link, LinkConfig, RateUnit, TimeUnit, Trace, TraceFormat, parse_alphartc};
-use lockstep_units::quantity::MAXIMUM_PERIOD;
+use lockstep_units::quantity::MAX_PERIOD;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::memory::bounded;
@@ -49,7 +49,7 @@ fn round_trips(trace: &Trace) {
     let repeating = trace.with_end(lockstep_link::End::Repeat).expect("everything repeats");
     assert!(trace.has_opportunities() || again == repeating, "{csv}");
     // The parser limits the format's round-trip time to the bound of one-way delays.
-    if trace.summary().longest_delay * 2 <= MAXIMUM_PERIOD {
+    if trace.summary().longest_delay * 2 <= MAX_PERIOD {
         let again = parse_alphartc(&json).unwrap_or_else(|error| panic!("{error}: {json}")).uplink;
         assert!(trace.has_opportunities() || again == repeating, "{json}");
     }

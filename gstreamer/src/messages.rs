@@ -1,7 +1,7 @@
 //! Messages on the bus: element messages whose structure is `lockstep-event`, with the field `type`.
 
 use gst::glib;
-use lockstep::{Delivery, Event, Message, Quality, Way};
+use lockstep::{Delivery, Event, Message, Quality, Route};
 
 /// The name of the structure.
 pub const NAME: &str = "lockstep-event";
@@ -29,8 +29,8 @@ pub fn of_event(event: &Event) -> Option<gst::Structure> {
         Event::Joined => of("joined").build(),
         Event::PathChanged(way) => {
             let way = match way {
-                Way::Direct => "direct",
-                Way::Relayed => "relayed",
+                Route::Direct => "direct",
+                Route::Relayed => "relayed",
             };
             of("path-changed").field("path", way).build()
         }

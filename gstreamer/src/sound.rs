@@ -15,13 +15,13 @@ const RATE: i32 = 48_000;
 /// Duration of a frame.
 const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(20);
 /// Samples that wait for the call: 200 ms.
-const MOST_WAITING: usize = 10 * SOUND_FRAME_SAMPLES;
+const MAX_WAITING_SAMPLES: usize = 10 * SOUND_FRAME_SAMPLES;
 /// Samples that wait after an underrun before the next frame leaves: 40 ms.
 const FILLED: usize = 2 * SOUND_FRAME_SAMPLES;
 /// Bytes that wait for a pipeline: half a second.
-const MOST_UNPLAYED: u64 = RATE as u64;
+const MAX_QUEUED_BYTES: u64 = RATE as u64;
 /// Clock difference at which time stamps of received sound restart.
-const LARGEST_DRIFT: gst::ClockTime = gst::ClockTime::from_mseconds(40);
+const MAX_DRIFT: gst::ClockTime = gst::ClockTime::from_mseconds(40);
 
 /// The caps of sound with these channels.
 pub fn caps(channels: impl Into<gst::glib::Value> + Send) -> gst::Caps {
@@ -55,7 +55,7 @@ impl SoundQueue {
             let sum: i32 = samples.chunks_exact(2).map(|pair| i32::from(i16::from_le_bytes([pair[0], pair[1]]))).sum();
             waiting.samples.push_back((sum / channels.max(1) as i32) as i16);
         }
-        let excess = waiting.samples.len().saturating_sub(MOST_WAITING);
+        let excess = waiting.samples.len().saturating_sub(MAX_WAITING_SAMPLES);
         waiting.samples.drain(..excess);
     }
 
@@ -94,11 +94,11 @@ impl PipelineSound {
 impl SoundSink for PipelineSound {
     fn play(&mut self, frame: &SoundFrame) -> Result<(), SoundFailure> {
         let now = self.appsrc.current_running_time().filter(|_| self.appsrc.current_state() == gst::State::Playing);
-        let Some(now) = now.filter(|_| self.appsrc.current_level_bytes() < MOST_UNPLAYED) else {
+        let Some(now) = now.filter(|_| self.appsrc.current_level_bytes() < MAX_QUEUED_BYTES) else {
             self.next = None;
             return Ok(());
         };
-        let due = self.next.filter(|next| next.absdiff(now) <= LARGEST_DRIFT);
+        let due = self.next.filter(|next| next.absdiff(now) <= MAX_DRIFT);
         let at = due.unwrap_or(now);
         self.next = Some(at + FRAME);
         let bytes: Vec<u8> = frame.iter().flat_map(|sample| sample.to_le_bytes()).collect();

@@ -6,7 +6,7 @@ import polars
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-MOST_ENVIRONMENTS: int
+MAX_ENVIRONMENTS: int
 """Largest number of environments in one vector."""
 
 def version() -> str:
@@ -91,10 +91,10 @@ class VectorEnvironment:
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Sets the rates, bit/s, and runs one step; returns features, one row each, and flags of ended ones."""
 
-def lesson_names() -> tuple[list[str], list[float], list[float], int]:
+def training_layout() -> tuple[list[str], list[float], list[float], int]:
     """Names of the inputs, forecast horizons (s), forecast quantiles, and the number of remembered values."""
 
-class LessonSetting:
+class TrainingSetting:
     """Ranges from which modelled calls of Lockstep's own controller are drawn."""
 
     def __init__(

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from numbers import Real
 
-MOST_32_BITS = 2**32 - 1
+MAX_UINT32 = 2**32 - 1
 """The largest count in 32 bits."""
-MOST_64_BITS = 2**64 - 1
+MAX_UINT64 = 2**64 - 1
 """The largest seed."""
 
 

@@ -66,7 +66,7 @@ _SLICE = 0.1
 """Seconds that a thread of the asynchronous interface waits at once: it outlives a cancelled task by no more."""
 _WORKERS = 4
 """Threads of a call's asynchronous interface: frames, events, joining and leaving may all wait."""
-_LARGEST_DENOMINATOR = 1001
+_MAX_DENOMINATOR = 1001
 """Denominator of the frame rates of NTSC."""
 
 T = TypeVar("T")
@@ -623,7 +623,7 @@ def _registered(controller: "ControllerFactory") -> Any:
 def _sent_format(send: tuple[int, int, float | Fraction]) -> tuple[int, int, tuple[int, int]]:
     try:
         width, height, rate = send
-        exact = Fraction(rate).limit_denominator(_LARGEST_DENOMINATOR)
+        exact = Fraction(rate).limit_denominator(_MAX_DENOMINATOR)
         return int(width), int(height), (exact.numerator, exact.denominator)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"send: expected (width, height, frames a second), got {send!r}") from error

@@ -56,7 +56,7 @@ LIMITS = {
 REQUIRED_COLUMNS = ("capture", "captured_at", "outcome")
 """The columns that a frame log must have."""
 
-MAXIMUM_SSIM_DB = 60.0
+MAX_SSIM_DB = 60.0
 """Level in dB for an SSIM of one, as in the crate `media`."""
 
 
@@ -229,8 +229,8 @@ def load_frames(path: Path) -> polars.DataFrame:
 
 
 def ssim_db(ssim: polars.Expr) -> polars.Expr:
-    """SSIM in decibels, -10 log10(1 - SSIM), at most `MAXIMUM_SSIM_DB` (NSDI 2018, section 5.1)."""
-    return -10.0 * (1.0 - ssim).clip(lower_bound=10.0 ** (-MAXIMUM_SSIM_DB / 10.0)).log(10.0)
+    """SSIM in decibels, -10 log10(1 - SSIM), at most `MAX_SSIM_DB` (NSDI 2018, section 5.1)."""
+    return -10.0 * (1.0 - ssim).clip(lower_bound=10.0 ** (-MAX_SSIM_DB / 10.0)).log(10.0)
 
 
 def _column(table: polars.DataFrame, name: str, dtype: type[polars.DataType]) -> polars.Expr:

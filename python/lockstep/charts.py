@@ -19,7 +19,7 @@ MARGIN_LEFT = 52
 """Space for labels of a vertical axis, pixels. All plots use it, so that their time axes align."""
 MARGIN_RIGHT = 48
 """Space for text to the right of a line, pixels."""
-MOST_BINS = 600
+MAX_BINS = 600
 """Longer series are averaged down to this number of points: a screen shows no more columns."""
 
 CAPACITY, SENT, RECEIVED = "#8fa3bf", "#e0902f", "#2f7fe0"
@@ -138,7 +138,7 @@ def _series(series: Series) -> polars.DataFrame:
     length = max(len(values) for values in columns.values())
     padded = {name: [*values, *[None] * (length - len(values))] for name, values in columns.items()}
     table = polars.DataFrame(padded, schema=dict.fromkeys(columns, polars.Float64)).with_row_index("bin")
-    together = -(-length // MOST_BINS) or 1
+    together = -(-length // MAX_BINS) or 1
     interval = series.interval_ms / 1000.0
     return (
         table.group_by(polars.col("bin") // together, maintain_order=True)

@@ -35,7 +35,7 @@ Keep = Callable[[Cell, Measures], None]
 
 FINISHED = "finished"
 """File in a training's folder that marks it as finished."""
-MOST_WORKERS = 1_000
+MAX_WORKERS = 1_000
 """Largest number of workers; each is a thread."""
 BUDGETS = ("small", "full")
 """Sizes of a study: shortened trainings, or full ones."""
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         "--seeds", type=whole(1), default=None, metavar="COUNT", help="number of seeds for each cell, from 1 on"
     )
     parser.add_argument(
-        "--workers", type=whole(1, MOST_WORKERS), default=2, help="cells that run at once (%(default)s)"
+        "--workers", type=whole(1, MAX_WORKERS), default=2, help="cells that run at once (%(default)s)"
     )
     parser.add_argument("--fresh", action="store_true", help="discard the results in the folder and start again")
 

@@ -1,4 +1,4 @@
 """Upper limit of thread counts."""
 
-MOST_THREADS = 1_024
+MAX_THREADS = 1_024
 """Largest accepted number of threads. All start at once, so a typing error could exhaust the machine."""

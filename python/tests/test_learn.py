@@ -182,9 +182,9 @@ class TestTraining:
         words = ["--output", "nowhere", "--pictures", "150", "--batch", "8", "--threads", "1"]
         options = parser("lockstep").parse_args(words)
         traces = ["constant:300kbps", "constant:2mbps", "cellular:mean=1mbps,seed=1", "poisson:700kbps,seed=2"]
-        known = own.lessons(options, traces, 32, 1, None)
+        known = own.training_samples(options, traces, 32, 1, None)
         assert known[0].shape == (32, 150, own.OBSERVED)
-        again = own.lessons(options, traces, 32, 1, None)
+        again = own.training_samples(options, traces, 32, 1, None)
         assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(known, again, strict=True))
         net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         before = own.quality(net, *known)
@@ -196,10 +196,10 @@ class TestTraining:
         assert after["worst error of coverage, 60 ms"] < 0.2
 
     def test_a_fifth_of_the_samples_have_jitter(self) -> None:
-        from lockstep._lockstep import LessonSetting  # noqa: PLC0415
+        from lockstep._lockstep import TrainingSetting  # noqa: PLC0415
 
         def seen(jitter_ms: float) -> NDArray[np.float32]:
-            setting = LessonSetting(
+            setting = TrainingSetting(
                 ["constant:2mbps"],
                 sizes=[(640, 360)],
                 frame_rates=[30],
@@ -243,7 +243,7 @@ class TestTraining:
         # Shorter delays without loss do not offset longer ones with loss. Better pictures count up to a limit.
         late = rule.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
         np.testing.assert_allclose(late, -rule.LATE * np.log(200 / 150) / 2)
-        assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MOST_GAIN
+        assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MAX_GAIN
 
     def test_delay_penalty_of_a_rule_matches_the_score(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415

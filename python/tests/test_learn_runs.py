@@ -279,7 +279,7 @@ def test_invalid_initial_model_is_refused_before_any_call(
     def never(*_: object) -> None:
         raise AssertionError("a call started")
 
-    monkeypatch.setattr(own, "lessons", never)
+    monkeypatch.setattr(own, "training_samples", never)
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes((MODELS / "lockstep.onnx").read_bytes()[:5_000])
     for model, why in (
@@ -297,13 +297,13 @@ def test_invalid_initial_model_is_refused_before_any_call(
 def test_first_samples_come_from_the_initial_model(tmp_path: Path) -> None:
     import numpy as np  # noqa: PLC0415
 
-    def first_lessons(name: str, *words: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
+    def first_samples(name: str, *words: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.float32]]":
         assert train("lockstep", tmp_path / name, *words, "--stop-after", "1") == 0
         seen: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.load(tmp_path / name / "lessons-0.npz")["seen"]
         return seen
 
-    begun = first_lessons("begun", "--begin", str(MODELS / "lockstep.onnx"))
-    assert not np.array_equal(begun, first_lessons("anew"), equal_nan=True)
+    begun = first_samples("begun", "--begin", str(MODELS / "lockstep.onnx"))
+    assert not np.array_equal(begun, first_samples("anew"), equal_nan=True)
 
 
 def test_invalid_search_clip_is_refused_before_any_call(
@@ -314,7 +314,7 @@ def test_invalid_search_clip_is_refused_before_any_call(
     def begun(*_: object) -> None:
         raise ValueError("a call started")
 
-    monkeypatch.setattr(own, "lessons", begun)
+    monkeypatch.setattr(own, "training_samples", begun)
     text = tmp_path / "text.y4m"
     text.write_text("no pictures\n")
     good = ("--tuned-clip", "generated:176x144@30")

@@ -178,8 +178,8 @@ def test_equal_calls_give_equal_pages(call: tuple[Path, Path]) -> None:
 def test_long_series_is_averaged_with_equal_total() -> None:
     series = Series(capacity_bps=[float(1_000_000 * (index % 10)) for index in range(6000)])
     table = charts.datasets(CallReport(lockstep="", kind="call", series=series), None)["series"]
-    assert len(table) == charts.MOST_BINS
-    assert table["capacity"].to_list() == [4.5] * charts.MOST_BINS
+    assert len(table) == charts.MAX_BINS
+    assert table["capacity"].to_list() == [4.5] * charts.MAX_BINS
     assert table["end"].item(-1) == 600.0
 
 

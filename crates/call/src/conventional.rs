@@ -18,9 +18,9 @@ use crate::rate_control::{FrameTarget, RateControl};
 /// Minimum time between key frames after losses (WebRTC's `EncoderRtcpFeedback`, `kMinKeyframeSendIntervalMs`).
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Longest pacer delay; pictures are dropped above it (WebRTC's pacer, `kMaxExpectedQueueLength`).
-pub const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
+pub const MAX_PACER_DELAY: Duration = Duration::from_secs(2);
 /// Maximum number of interframes between key frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
-const MOST_INTER_FRAMES: u32 = 3_000;
+const MAX_INTER_FRAMES: u32 = 3_000;
 
 /// VP8 with an opaque state and a target bit rate.
 #[derive(Debug)]
@@ -60,11 +60,11 @@ impl<C: FunctionalCodec> ConventionalEncoder<C> {
 
 impl<C: FunctionalCodec> ConventionalEncoder<C> {
     /// Whether the coded frame is far too large because of a scene cut.
-    fn surprises(&self, menu: &Menu<C>) -> bool {
+    fn overshoots(&self, menu: &Menu<C>) -> bool {
         let Some(frame) = menu.candidates.first().filter(|frame| !frame.key_frame) else { return false };
         self.quantizers.as_ref().zip(self.wanted).is_some_and(|(quantizers, wanted)| {
             let interval = self.frame_interval.as_secs_f64();
-            quantizers.surprises(frame.quantizer, frame.size().as_f64(), wanted.inter, interval)
+            quantizers.overshoots(frame.quantizer, frame.size().as_f64(), wanted.inter, interval)
         })
     }
 }
@@ -80,11 +80,11 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
-        if pacer_delay > LONGEST_PACER_DELAY {
+        if pacer_delay > MAX_PACER_DELAY {
             return None;
         }
         // A state other than the last is useless to a conventional codec.
-        let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MOST_INTER_FRAMES);
+        let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MAX_INTER_FRAMES);
         let (source, state) = last.map_or((StateId::EMPTY, C::State::default()), Clone::clone);
         let must_be_key = source == StateId::EMPTY;
         if must_be_key && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL) {
@@ -107,16 +107,17 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
     }
 
     fn choose(&self, menu: &Menu<C>, _budget: ByteCount, _anyway: bool) -> Option<usize> {
-        (!menu.candidates.is_empty() && !self.surprises(menu)).then_some(0)
+        (!menu.candidates.is_empty() && !self.overshoots(menu)).then_some(0)
     }
 
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         let Some(choice) = choice else {
             // The frame itself may be normal, if its source was lost after coding began.
-            let surprises = self.surprises(&menu);
-            if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| surprises) {
-                quantizers.drop_surprise(wanted.inter);
-                self.rate_control.surprised();
+            let overshoots = self.overshoots(&menu);
+            if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| overshoots)
+            {
+                quantizers.on_dropped(wanted.inter);
+                self.rate_control.on_overshoot();
             }
             return None;
         };

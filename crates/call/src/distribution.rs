@@ -24,14 +24,14 @@ pub fn mean(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
 
 /// Number of values up to which quantiles are exact: 2.5 hours of frames at 30 per second, or 45 minutes of packets at
 /// 1 Mb/s. Beyond it, quantiles come from a histogram.
-pub const MOST_EXACT_VALUES: usize = 1 << 18;
+pub const MAX_EXACT_VALUES: usize = 1 << 18;
 
 /// Decimal digits of a value in the histogram: quantiles are accurate to 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Number, mean and quantiles of non-negative values, for any number of them.
 ///
-/// Number, sum, minimum and maximum are exact. Quantiles are exact up to [`MOST_EXACT_VALUES`] values. Beyond that,
+/// Number, sum, minimum and maximum are exact. Quantiles are exact up to [`MAX_EXACT_VALUES`] values. Beyond that,
 /// their error is at most 0.1 % plus half a unit. They come from a histogram whose buckets grow with the values
 /// (HdrHistogram by Tene, from the crate of that name).
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ impl Distribution {
         self.least = self.least.min(value);
         self.largest = self.largest.max(value);
         if self.histogram.is_none() {
-            if self.exact.len() < MOST_EXACT_VALUES {
+            if self.exact.len() < MAX_EXACT_VALUES {
                 self.exact.push(value);
                 return;
             }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn quantiles_of_many_values_are_within_a_thousandth() {
         let mut distribution = Distribution::of_milliseconds();
-        let mut values: Vec<f64> = delays(3 * MOST_EXACT_VALUES).collect();
+        let mut values: Vec<f64> = delays(3 * MAX_EXACT_VALUES).collect();
         values.iter().for_each(|&value| distribution.add(value));
         assert_eq!(distribution.kept(), 0);
         values.sort_unstable_by(f64::total_cmp);

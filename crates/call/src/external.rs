@@ -19,7 +19,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::codec::{Candidate, Codec};
-use crate::conventional::{KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
+use crate::conventional::{KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::receiving::ReceivingEnd;
 
@@ -257,7 +257,7 @@ impl ExternalEncoder {
     /// Whether a picture must wait for the pacer or for the key frame interval, as with a conventional codec.
     fn must_wait(&self, now: Timestamp, source: StateId, pacer_delay: Duration) -> bool {
         let repeats = source == StateId::EMPTY && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL);
-        self.retransmits() && (pacer_delay > LONGEST_PACER_DELAY || repeats)
+        self.retransmits() && (pacer_delay > MAX_PACER_DELAY || repeats)
     }
 }
 

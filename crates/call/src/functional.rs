@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::ByteCount;
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
 use crate::codec::{Candidate, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
@@ -170,7 +170,7 @@ fn parallel_menu<C: FunctionalCodec>(
     runner: &dyn MenuRunner<C>,
 ) -> Vec<Candidate<C>> {
     let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget).max(FINEST_USEFUL_QUANTIZER);
-    let safe = curve.quantizer_for(PARALLEL_AIMS.1 * budget).max(main.saturating_add(1)).min(MAXIMUM_QUANTIZER);
+    let safe = curve.quantizer_for(PARALLEL_AIMS.1 * budget).max(main.saturating_add(1)).min(MAX_QUANTIZER);
     if safe == main { runner.run(analysis, &[main]) } else { runner.run(analysis, &[main, safe]) }
 }
 
@@ -192,7 +192,7 @@ fn serial_menu<C: FunctionalCodec>(
     } else {
         curve.quantizer_for(SAFE_AIM * budget).max(main.saturating_add(1))
     };
-    if second != main && second <= MAXIMUM_QUANTIZER {
+    if second != main && second <= MAX_QUANTIZER {
         candidates.extend(runner.run(analysis, &[second]));
     }
     candidates

@@ -26,8 +26,8 @@ mod vp8_codec;
 
 pub use announced::announced;
 pub use codec::{Candidate, Codec, FunctionalCodec, PictureCodec, Vp8};
-pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
-pub use distribution::{DelayScores, Distribution, MOST_EXACT_VALUES, mean, quantile};
+pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
+pub use distribution::{DelayScores, Distribution, MAX_EXACT_VALUES, mean, quantile};
 pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use external::{
     EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,
@@ -35,12 +35,14 @@ pub use external::{
 };
 pub use frame_dropper::FrameDropperConfig;
 pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
-pub use narrow::NarrowWayConfig;
+pub use narrow::NarrowPathSharesConfig;
 pub use open_records::OpenRecords;
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd, age};
 pub use record::{DisplayRecord, FrameRecord, Outcome};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
-pub use sound::{CallSound, LIP_SYNC, LipSync, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+pub use sound::{
+    CallSound, LIP_SYNC, LipSync, Playback, SoundAllowance, SoundPacketSource, SoundPlayer, SoundScores, Voice,
+};
 pub use tuning::Tuning;

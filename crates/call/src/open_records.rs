@@ -7,7 +7,7 @@ use lockstep_units::Timestamp;
 use crate::record::{FrameRecord, Outcome};
 
 /// Maximum number of records that are kept if nobody takes them.
-const MOST_OPEN_RECORDS: usize = 1_024;
+const MAX_OPEN_RECORDS: usize = 1_024;
 
 /// Records of the pictures that a sending end has not decided yet, and of later ones.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl OpenRecords {
         change(&mut record);
         self.records.push_back(record);
         self.captured += 1;
-        if self.records.len() > MOST_OPEN_RECORDS {
+        if self.records.len() > MAX_OPEN_RECORDS {
             self.records.pop_front();
         }
         capture
@@ -95,7 +95,7 @@ mod tests {
         for capture in 0..100_000 {
             records.capture(at(33 * capture), |record| record.outcome = Outcome::Sent);
         }
-        assert_eq!((records.captured(), records.len()), (100_000, MOST_OPEN_RECORDS));
+        assert_eq!((records.captured(), records.len()), (100_000, MAX_OPEN_RECORDS));
         assert!(records.get_mut(0).is_none() && records.get_mut(99_999).is_some());
     }
 }

@@ -7,7 +7,7 @@ use lockstep_units::{Bitrate, ByteCount};
 const WEIGHT: f64 = 0.01;
 /// Minimum share of the target for frames, at any number of retransmissions (WebRTC's `FecControllerDefault`,
 /// `kProtectionOverheadRateThreshold`).
-const LEAST_SHARE: f64 = 0.5;
+const MIN_FRAME_SHARE: f64 = 0.5;
 
 /// Averages of all sent bytes and of new frame bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,7 +25,7 @@ impl Overhead {
 
     /// The part of `target` for frames.
     pub(crate) fn less(&self, target: Bitrate) -> Bitrate {
-        if self.all > 0.0 { target.mul_f64((self.frames / self.all).max(LEAST_SHARE)) } else { target }
+        if self.all > 0.0 { target.mul_f64((self.frames / self.all).max(MIN_FRAME_SHARE)) } else { target }
     }
 }
 
@@ -46,6 +46,6 @@ mod tests {
         assert!((share(|_| (1_000, 900)) - 0.9).abs() < 1e-3);
         let fifth = share(|index| (1_000, if index % 5 == 0 { 0 } else { 900 }));
         assert!((fifth - 0.72).abs() < 0.02, "{fifth}");
-        assert!((share(|_| (1_000, 0)) - LEAST_SHARE).abs() < 1e-9);
+        assert!((share(|_| (1_000, 0)) - MIN_FRAME_SHARE).abs() < 1e-9);
     }
 }

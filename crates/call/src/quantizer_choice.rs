@@ -10,7 +10,7 @@
 
 use lockstep_vp8::quantizer_step;
 
-use crate::rate_control::MOST_FULLNESS;
+use crate::rate_control::MAX_FULLNESS;
 
 /// Range of quantizers that WebRTC allows for VP8: 2 to 56 on libvpx's scale to 63 (`rc_min_quantizer`,
 /// `rc_max_quantizer`), as indices of VP8's scale to 127.
@@ -40,7 +40,7 @@ const FINEST_SHARE: f64 = 0.65;
 const SURPRISE_QUANTIZER: f64 = 0.75;
 const CHEAP: f64 = 0.08 / CODED_SHARE;
 const SURPRISE: f64 = 2.0;
-const LEAST_SURPRISE: f64 = 12.5;
+const MIN_OVERSHOOT_ERROR: f64 = 12.5;
 
 /// Chooses quantizers and learns from the resulting sizes.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub(crate) struct QuantizerChoice {
     /// Approximate prediction error of the last picture; squared difference per luma sample.
     last_error: f64,
     /// Whether the last frame was not sent because of a scene cut. Then the next one uses the coarsest quantizer.
-    surprised: bool,
+    on_overshoot: bool,
     /// Number of frames since then.
     since_surprise: u32,
 }
@@ -71,7 +71,7 @@ impl QuantizerChoice {
             inter_sum: 0.0,
             last: COARSEST,
             last_error: f64::INFINITY,
-            surprised: false,
+            on_overshoot: false,
             since_surprise: 0,
         }
     }
@@ -90,7 +90,7 @@ impl QuantizerChoice {
         let average = (self.inter_sum / f64::from(self.inter_frames)).max(f64::from(self.last) - 1.0);
         let scarce = ((1.0 - fullness) / (1.0 - LOW_FULLNESS)).clamp(0.0, 1.0);
         let coarsest = average + scarce * (f64::from(COARSEST) - average);
-        let plenty = ((fullness - 1.0) / (MOST_FULLNESS - 1.0)).clamp(0.0, 1.0);
+        let plenty = ((fullness - 1.0) / (MAX_FULLNESS - 1.0)).clamp(0.0, 1.0);
         let finest = (FINEST_SHARE * coarsest * (1.0 - plenty)).max(f64::from(FINEST));
         (finest as u8, (coarsest as u8).clamp(FINEST, COARSEST))
     }
@@ -98,7 +98,7 @@ impl QuantizerChoice {
     /// Quantizer of a frame with a target of `size` bytes; `fullness` as in [`Self::range`].
     pub(crate) fn quantizer(&self, key_frame: bool, size: f64, fullness: f64) -> u8 {
         let (finest, coarsest) = if key_frame { (FINEST, COARSEST) } else { self.range(fullness) };
-        if self.surprised && !key_frame {
+        if self.on_overshoot && !key_frame {
             return COARSEST;
         }
         let within = (finest..coarsest).find(|&quantizer| self.expected(key_frame, quantizer) <= size);
@@ -117,19 +117,19 @@ impl QuantizerChoice {
 
     /// Whether an interframe of `size` bytes with a target of `wanted` should not be sent. `interval` is the time
     /// between frames, seconds.
-    pub(crate) fn surprises(&self, quantizer: u8, size: f64, wanted: f64, interval: f64) -> bool {
+    pub(crate) fn overshoots(&self, quantizer: u8, size: f64, wanted: f64, interval: f64) -> bool {
         let error = self.prediction_error(quantizer, size);
         f64::from(quantizer) < SURPRISE_QUANTIZER * f64::from(COARSEST)
             && self.inter_factor < CHEAP
             && f64::from(self.since_surprise) * interval > 1.0
             && size > wanted
-            && error > LEAST_SURPRISE
+            && error > MIN_OVERSHOOT_ERROR
             && error > SURPRISE * self.last_error
     }
 
-    /// Records that a frame was not sent because of [`Self::surprises`]. Its target was `wanted` bytes.
-    pub(crate) fn drop_surprise(&mut self, wanted: f64) {
-        self.surprised = true;
+    /// Records that a frame was not sent because of [`Self::overshoots`]. Its target was `wanted` bytes.
+    pub(crate) fn on_dropped(&mut self, wanted: f64) {
+        self.on_overshoot = true;
         self.since_surprise = 0;
         // The factor that gives the target size at the coarsest quantizer, at most twice the present one.
         let factor = wanted * 8.0 / self.luma_samples * f64::from(quantizer_step(COARSEST)) / INTER_BITS;
@@ -145,7 +145,7 @@ impl QuantizerChoice {
         *factor = (*factor * correction).clamp(FACTORS.0, FACTORS.1);
         self.last_error = self.prediction_error(quantizer, size);
         self.last = quantizer;
-        self.surprised = false;
+        self.on_overshoot = false;
         self.since_surprise = self.since_surprise.saturating_add(1);
         if !key_frame {
             self.inter_frames = self.inter_frames.saturating_add(1);
@@ -210,7 +210,7 @@ mod tests {
         assert!((average + 3..COARSEST).contains(&coarsest(0.6)), "{}", coarsest(0.6));
         assert_eq!(coarsest(0.2), COARSEST);
         let finest = |fullness| choice.quantizer(false, 1e6, fullness);
-        assert!(finest(1.0) > finest(1.4) && finest(MOST_FULLNESS) == FINEST, "{} {}", finest(1.0), finest(1.4));
+        assert!(finest(1.0) > finest(1.4) && finest(MAX_FULLNESS) == FINEST, "{} {}", finest(1.0), finest(1.4));
     }
 
     #[test]
@@ -218,11 +218,11 @@ mod tests {
         let mut choice = QuantizerChoice::new(SAMPLES);
         let bits = 8.0 * WANTED / SAMPLES as f64 * 10.0;
         let (quantizer, usual) = run(&mut choice, 60, 1.0, |quantizer| size(quantizer, bits, -1.0))[59];
-        assert!(!choice.surprises(quantizer, 1.3 * usual, WANTED, 0.033));
-        assert!(choice.surprises(quantizer, 20.0 * usual, WANTED, 0.033));
-        choice.drop_surprise(WANTED);
+        assert!(!choice.overshoots(quantizer, 1.3 * usual, WANTED, 0.033));
+        assert!(choice.overshoots(quantizer, 20.0 * usual, WANTED, 0.033));
+        choice.on_dropped(WANTED);
         assert_eq!(choice.quantizer(false, WANTED, 1.0), COARSEST);
         let soon = run(&mut choice, 10, 1.0, |quantizer| size(quantizer, bits, -1.0))[9];
-        assert!(!choice.surprises(soon.0, 20.0 * soon.1, WANTED, 0.033), "a third of a second later");
+        assert!(!choice.overshoots(soon.0, 20.0 * soon.1, WANTED, 0.033), "a third of a second later");
     }
 }

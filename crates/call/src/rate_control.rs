@@ -28,11 +28,11 @@ const DECIMATED_SHARE: [f64; 4] = [1.0, 1.5, 1.25, 1.25];
 const FIRST_KEY_FRAME_SHARE: f64 = 0.5;
 /// Minimum boost of a later key frame, in sixteenths of an interframe on top of one: its size is 3.75 interframes at 30
 /// frames per second, more at higher rates (libvpx's boost of key frames).
-const LEAST_KEY_FRAME_BOOST: f64 = 32.0;
+const MIN_KEY_FRAME_BOOST: f64 = 32.0;
 /// Upper bound of a key frame: this share of an optimal buffer, or this number of interframes if that is more (WebRTC:
 /// `VP8E_SET_MAX_INTRA_BITRATE_PCT`).
-const MOST_KEY_FRAME_SHARE: f64 = 0.5;
-const LEAST_KEY_FRAME_LIMIT: f64 = 3.0;
+const MAX_KEY_FRAME_SHARE: f64 = 0.5;
+const MIN_KEY_FRAME_LIMIT: f64 = 3.0;
 /// Minimum time between two changes of the target. A conventional codec follows a new target slowly, so its owner
 /// changes it rarely (Concerto, section 2; Salsify, section 2.2).
 pub const TARGET_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,12 +44,12 @@ pub struct FrameTarget {
     pub inter: f64,
     /// Size of a key frame.
     pub key: f64,
-    /// Buffer level over its optimum: at most `MOST_FULLNESS`, negative after frames that were too large.
+    /// Buffer level over its optimum: at most `MAX_FULLNESS`, negative after frames that were too large.
     pub fullness: f64,
 }
 
 /// Maximum buffer level, as a share of the optimum.
-pub const MOST_FULLNESS: f64 = 1_000.0 / 600.0;
+pub const MAX_FULLNESS: f64 = 1_000.0 / 600.0;
 
 /// Leaky bucket that gives the sizes of frames.
 #[derive(Debug, Clone)]
@@ -105,9 +105,9 @@ impl RateControl {
         let frame = bits(target, self.frame_interval);
         let excess = (fullness - 1.0).clamp(-UNDERSHOOT, OVERSHOOT);
         let frames_a_second = 1.0 / self.frame_interval.as_secs_f64().max(1e-3);
-        let boost = LEAST_KEY_FRAME_BOOST.max(2.0 * frames_a_second - 16.0);
+        let boost = MIN_KEY_FRAME_BOOST.max(2.0 * frames_a_second - 16.0);
         let key = if self.first { FIRST_KEY_FRAME_SHARE * self.level } else { frame * (16.0 + boost) / 16.0 };
-        let limit = (MOST_KEY_FRAME_SHARE * optimal).max(LEAST_KEY_FRAME_LIMIT * frame);
+        let limit = (MAX_KEY_FRAME_SHARE * optimal).max(MIN_KEY_FRAME_LIMIT * frame);
         Some(FrameTarget {
             inter: frame * DECIMATED_SHARE[self.decimation] * (1.0 + excess / 2.0) / 8.0,
             key: key.min(limit) / 8.0,
@@ -132,7 +132,7 @@ impl RateControl {
     }
 
     /// Resets the buffer to its optimum after a frame that was far too large to be sent.
-    pub(crate) fn surprised(&mut self) {
+    pub(crate) fn on_overshoot(&mut self) {
         if let Some(target) = self.target() {
             self.level = bits(target, OPTIMAL);
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use lockstep_control::Estimator;
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
-    CodecId, Datagram, RIDING, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat,
-    WireError,
+    CodecId, Datagram, PIGGYBACK_OVERHEAD, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit,
+    VideoFormat, WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
@@ -19,7 +19,7 @@ use crate::codec::{Codec, Vp8};
 use crate::held_states::HeldStates;
 
 /// Maximum number of sound packets kept if the owner does not take them.
-const MOST_SOUND: usize = 64;
+const MAX_SOUND_PACKETS: usize = 64;
 
 /// Complete frame whose source state is held.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl<C: Codec> DecodeJob<C> {
     /// frame, and the sender already has its value, the state `reached`. Not for frames that change another picture
     /// than the last one.
     #[must_use]
-    pub fn foreseen(self, reached: C::State) -> DecodeOutcome<C> {
+    pub fn with_known_state(self, reached: C::State) -> DecodeOutcome<C> {
         let Self { frame, .. } = self;
         let result = C::last_shown(&reached).map(|picture| (frame.target, reached, picture));
         DecodeOutcome { frame, result }
@@ -110,12 +110,12 @@ pub struct DecodeCounts {
     pub late: u64,
 }
 
-/// Age at `now` of a stamp of the other end, `stamped_at`. It is the delay beyond `least_delay` plus half the
-/// `round_trip`. `least_delay` includes the clock offset, in nanoseconds. Any stamp is accepted, since it is untrusted.
+/// Age at `now` of a stamp of the other end, `stamped_at`. It is the delay beyond `min_delay` plus half the
+/// `round_trip`. `min_delay` includes the clock offset, in nanoseconds. Any stamp is accepted, since it is untrusted.
 #[must_use]
-pub fn age(now: Timestamp, stamped_at: Timestamp, least_delay: i64, round_trip: Duration) -> Duration {
+pub fn age(now: Timestamp, stamped_at: Timestamp, min_delay: i64, round_trip: Duration) -> Duration {
     let delay = now.as_nanos().wrapping_sub(stamped_at.as_nanos()) as i64;
-    let beyond = u64::try_from(delay.saturating_sub(least_delay)).unwrap_or(0);
+    let beyond = u64::try_from(delay.saturating_sub(min_delay)).unwrap_or(0);
     Duration::from_nanos(beyond) + round_trip / 2
 }
 
@@ -145,7 +145,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     decoding: bool,
     format: Option<VideoFormat>,
     /// The owner's limit, and its minimum with the size that the sender announced.
-    most_pixels: usize,
+    max_pixels: usize,
     pixel_limit: usize,
     newest_shown: Option<u32>,
     display: Option<Display<C>>,
@@ -163,7 +163,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// A receiving end with the estimator that the sender's hello requests. If `estimators` returns none, the hello is
     /// not answered and the driver ends the call; see [`ReceivingEnd::refused_estimator`].
     #[must_use]
-    pub fn taking(
+    pub fn with_estimators(
         transport: ReceiverConfig,
         estimators: impl Fn(u16) -> Option<Box<dyn Estimator>> + Send + 'static,
     ) -> Self {
@@ -183,7 +183,7 @@ impl<C: Codec> ReceivingEnd<C> {
             ready: Vec::new(),
             decoding: false,
             format: None,
-            most_pixels: DEFAULT_PIXEL_LIMIT,
+            max_pixels: DEFAULT_PIXEL_LIMIT,
             pixel_limit: DEFAULT_PIXEL_LIMIT,
             newest_shown: None,
             display: None,
@@ -202,7 +202,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// refused. At any limit, a picture larger than the sender's hello announced is never decoded.
     #[must_use]
     pub fn with_pixel_limit(self, limit: usize) -> Self {
-        Self { most_pixels: limit, pixel_limit: limit, ..self }
+        Self { max_pixels: limit, pixel_limit: limit, ..self }
     }
 
     /// Handles a datagram, from the sender or anybody else. `congestion_experienced` means that a queue marked it.
@@ -303,14 +303,14 @@ impl<C: Codec> ReceivingEnd<C> {
     }
 
     /// Sets whether acknowledgements leave at their lowest rate instead of the sender's interval. Used for a narrow
-    /// path in this direction ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
+    /// path in this direction ([`SendingEnd::is_path_narrow`](crate::SendingEnd::is_path_narrow)).
     pub fn thin_feedback(&mut self, thin: bool) {
         self.transport.thin_acknowledgements(thin);
     }
 
     /// The next acknowledgement, if it fits into the packet of `media`, which leaves now for the same peer. The packet
     /// has room for `largest` bytes of the transport. The acknowledgement may be slightly early.
-    pub fn poll_riding(
+    pub fn poll_piggybacked(
         &mut self,
         now: Timestamp,
         media: &Transmit<C::Payload>,
@@ -319,15 +319,15 @@ impl<C: Codec> ReceivingEnd<C> {
         if !matches!(media.datagram, Datagram::Data(_) | Datagram::Sound(_)) {
             return None;
         }
-        let taken = usize::try_from(media.size.get() + RIDING).unwrap_or(usize::MAX);
+        let taken = usize::try_from(media.size.get() + PIGGYBACK_OVERHEAD).unwrap_or(usize::MAX);
         let room = largest.saturating_sub(taken);
-        if !self.transport.may_ride(now, room) {
+        if !self.transport.may_piggyback(now, room) {
             return None;
         }
         if let Some(estimator) = &mut self.estimator {
             self.transport.set_estimate(estimator.estimate(now));
         }
-        self.transport.poll_riding(now)
+        self.transport.poll_piggybacked(now)
     }
 
     /// Time of the next call of [`ReceivingEnd::poll_transmit`].
@@ -375,7 +375,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// The announced format if its pictures exceed the limit of pixels, with that limit.
     #[must_use]
     pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
-        self.format.filter(|format| pixels(format) > self.most_pixels).map(|format| (format, self.most_pixels))
+        self.format.filter(|format| pixels(format) > self.max_pixels).map(|format| (format, self.max_pixels))
     }
 
     /// Variation of the delays of successive datagrams (RFC 3550, section 6.4.1).
@@ -393,15 +393,15 @@ impl<C: Codec> ReceivingEnd<C> {
     /// Base delay: minimum packet delay of the last minute in nanoseconds, including the clock offset. None before the
     /// first packet.
     #[must_use]
-    pub fn least_delay(&self) -> Option<i64> {
-        self.transport.least_delay()
+    pub fn min_delay(&self) -> Option<i64> {
+        self.transport.min_delay()
     }
 
     /// Age at `now` on this end's clock of a picture that the sender stamped at `stamped_at`. It is the delay beyond
     /// the base delay of the last minute, plus half the `round_trip`. None before the first packet.
     #[must_use]
     pub fn age(&self, now: Timestamp, stamped_at: Timestamp, round_trip: Duration) -> Option<Duration> {
-        Some(age(now, stamped_at, self.transport.least_delay()?, round_trip))
+        Some(age(now, stamped_at, self.transport.min_delay()?, round_trip))
     }
 
     /// Number of missing datagrams among those sent before the newest arrival.
@@ -432,7 +432,7 @@ impl<C: Codec> ReceivingEnd<C> {
                 }
                 ReceiverEvent::Sound(packet) => {
                     // Drop the oldest packet if the owner takes none.
-                    if self.sound.len() == MOST_SOUND {
+                    if self.sound.len() == MAX_SOUND_PACKETS {
                         self.sound.pop_front();
                     }
                     self.sound.push_back(packet);
@@ -441,7 +441,7 @@ impl<C: Codec> ReceivingEnd<C> {
                     self.format = Some(hello.format);
                     self.refused_codec = Some(hello.codec).filter(|codec| C::decodes(&self.arena) != Some(*codec));
                     // A small datagram can claim a huge picture.
-                    self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
+                    self.pixel_limit = self.max_pixels.min(pixels(&hello.format));
                     if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {
                         self.estimator = estimators(hello.estimator);
                         let estimator = self.estimator.as_ref();

@@ -22,7 +22,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Codec, Vp8};
 use crate::encoder::{EncodeJob, FrameEncoder};
-use crate::narrow::NarrowWay;
+use crate::narrow::NarrowPathShares;
 use crate::open_records::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::FrameRecord;
@@ -37,7 +37,7 @@ use encoding::Encoding;
 /// as much. Fragments that are due within it leave together.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// Maximum number of fragments that leave together: most sockets and drivers accept these 90 kB without loss.
-const MOST_BURST: u32 = 64;
+const MAX_BURST_FRAGMENTS: u32 = 64;
 
 /// Number of fragments that may leave together at a pacing interval: those of one millisecond, at least one.
 fn pacing_burst(interval: Duration) -> u32 {
@@ -45,7 +45,7 @@ fn pacing_burst(interval: Duration) -> u32 {
         return 1;
     }
     let due = TIMER_RESOLUTION.subsec_nanos().div_ceil(interval.subsec_nanos().max(1));
-    due.min(MOST_BURST)
+    due.min(MAX_BURST_FRAGMENTS)
 }
 
 /// Frame that was passed to the transport, with the data for measuring its quality.
@@ -94,7 +94,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Rate of the application's messages.
     messages: RecentRate,
     /// Narrow-path mode, used only with sound: it changes the way of sound and limits pictures.
-    narrow: NarrowWay,
+    narrow: NarrowPathShares,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder<C>>,
     waiting: Option<(u64, C::Picture)>,
@@ -108,7 +108,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Whether the path was silent at the last check.
     silent: bool,
     /// Time of the next hello during silence.
-    greets_at: Option<Timestamp>,
+    hello_at: Option<Timestamp>,
     chain: Chain,
     decode_lag: DecodeLag,
     last_quantizer: Option<u8>,
@@ -143,7 +143,7 @@ impl<C: Codec> SendingEnd<C> {
             frame_interval,
             sound: None,
             messages: RecentRate::default(),
-            narrow: NarrowWay::new(tuning),
+            narrow: NarrowPathShares::new(tuning),
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -154,7 +154,7 @@ impl<C: Codec> SendingEnd<C> {
             ceiling,
             has_automatic_ceiling: true,
             silent: false,
-            greets_at: None,
+            hello_at: None,
             chain: Chain::new(),
             decode_lag: DecodeLag::new(tuning.decode_lag, control.silence.margin, control.path.retry),
             last_quantizer: None,
@@ -252,7 +252,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.transport.queued_fragments() > 0 {
             let pace = self.controller.pacing_interval(&self.path.view(now), self.in_flight());
             // Reference controllers that ignore the path do not wait for room in its queue.
-            let interval = if self.controller.traits().is_bounded { pace.max(self.path.least_pause()) } else { pace };
+            let interval = if self.controller.traits().is_bounded { pace.max(self.path.min_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
         }
@@ -284,7 +284,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Time of the next call of [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        Timestamp::earliest([self.transport.poll_timeout(), self.greets_at])
+        Timestamp::earliest([self.transport.poll_timeout(), self.hello_at])
     }
 
     /// Handles the time of [`SendingEnd::poll_timeout`].

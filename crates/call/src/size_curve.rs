@@ -11,9 +11,9 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
-const POINTS: usize = MAXIMUM_QUANTIZER as usize + 1;
+const POINTS: usize = MAX_QUANTIZER as usize + 1;
 
 lockstep_units::config! {
     /// Frame size over the quantizer.
@@ -31,12 +31,12 @@ const REACH: f64 = 6.0;
 /// Largest distance that bends: six times [`REACH`], beyond which less than a fifty-millionth of the error would apply.
 const FARTHEST: usize = 36;
 /// Minimum decrease from one quantizer to the next, as a natural logarithm, so that the curve stays invertible.
-const LEAST_FALL: f64 = 0.002;
+const MIN_LOG_DECREASE: f64 = 0.002;
 /// Smallest size that counts, bytes. Smaller frames consist of headers only.
-const LEAST_SIZE: f64 = 64.0;
+const MIN_FRAME_BYTES: f64 = 64.0;
 
 /// Upper bound of a picture's difficulty compared with the earlier ones, as a natural logarithm: a guard.
-const MOST_HARDER: f64 = 2.0;
+const MAX_LOG_DIFFICULTY: f64 = 2.0;
 
 /// Expected size of a picture that the codec has analysed but not coded.
 #[derive(Debug, Clone, Copy)]
@@ -80,13 +80,13 @@ impl SizeCurve {
     pub(crate) fn new(quantizer: u8, size: f64, config: SizeCurveConfig) -> Self {
         // Slope before any frame, per index.
         const FALL: f64 = 0.04;
-        let height = libm::log(size.max(LEAST_SIZE));
+        let height = libm::log(size.max(MIN_FRAME_BYTES));
         let shape = std::array::from_fn(|index| -FALL * (index as f64 - f64::from(quantizer)));
         Self { config, height, shape, last: None, surplus: None }
     }
 
     fn logarithm_at(&self, quantizer: u8) -> f64 {
-        self.height + self.shape[usize::from(quantizer.min(MAXIMUM_QUANTIZER))]
+        self.height + self.shape[usize::from(quantizer.min(MAX_QUANTIZER))]
     }
 
     /// Expected size at `quantizer`, bytes.
@@ -106,14 +106,14 @@ impl SizeCurve {
             return Cow::Borrowed(self);
         };
         let harder = libm::log(size.max(1.0)) + surplus - self.logarithm_at(quantizer);
-        let height = self.height + harder.clamp(-MOST_HARDER, MOST_HARDER);
+        let height = self.height + harder.clamp(-MAX_LOG_DIFFICULTY, MAX_LOG_DIFFICULTY);
         Cow::Owned(Self { height, ..self.clone() })
     }
 
     /// Learns from a picture with `estimate` that had `size` bytes at `quantizer`.
     pub(crate) fn learn_surplus(&mut self, estimate: SizeEstimate, quantizer: u8, size: f64) {
         let there =
-            libm::log(size.max(LEAST_SIZE)) + self.logarithm_at(estimate.quantizer) - self.logarithm_at(quantizer);
+            libm::log(size.max(MIN_FRAME_BYTES)) + self.logarithm_at(estimate.quantizer) - self.logarithm_at(quantizer);
         let found = there - libm::log(estimate.size.max(1.0));
         let before = self.surplus.unwrap_or(found);
         self.surplus = Some(before + self.config.common_share * (found - before));
@@ -140,8 +140,8 @@ impl SizeCurve {
     }
 
     fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
-        let seen = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
-        let error = libm::log(size.max(LEAST_SIZE)) - self.height - self.shape[seen];
+        let seen = usize::from(quantizer.min(MAX_QUANTIZER));
+        let error = libm::log(size.max(MIN_FRAME_BYTES)) - self.height - self.shape[seen];
         self.height += error * common;
         let (first, last) = (seen.saturating_sub(FARTHEST), (seen + FARTHEST).min(POINTS - 1));
         for (value, bend) in self.shape[first..=last].iter_mut().zip(&BEND[FARTHEST + first - seen..]) {
@@ -149,9 +149,9 @@ impl SizeCurve {
         }
         // The observed value stays, and its neighbours adapt. On at least one side hardly any does, so testing all at
         // once is faster. Beyond the bent part the curve decreases as before.
-        if is_any(&self.shape[seen..=(last + 1).min(POINTS - 1)], |finer, coarser| coarser > finer - LEAST_FALL) {
+        if is_any(&self.shape[seen..=(last + 1).min(POINTS - 1)], |finer, coarser| coarser > finer - MIN_LOG_DECREASE) {
             for place in seen + 1..POINTS {
-                let most = self.shape[place - 1] - LEAST_FALL;
+                let most = self.shape[place - 1] - MIN_LOG_DECREASE;
                 if self.shape[place] > most {
                     self.shape[place] = most;
                 } else if place > last {
@@ -159,9 +159,9 @@ impl SizeCurve {
                 }
             }
         }
-        if is_any(&self.shape[first.saturating_sub(1)..=seen], |finer, coarser| finer < coarser + LEAST_FALL) {
+        if is_any(&self.shape[first.saturating_sub(1)..=seen], |finer, coarser| finer < coarser + MIN_LOG_DECREASE) {
             for place in (0..seen).rev() {
-                let least = self.shape[place + 1] + LEAST_FALL;
+                let least = self.shape[place + 1] + MIN_LOG_DECREASE;
                 if self.shape[place] < least {
                     self.shape[place] = least;
                 } else if place < first {
@@ -228,7 +228,7 @@ mod tests {
                 let estimate = curve.estimated_at().map(|quantizer| SizeEstimate { quantizer, size: estimated });
                 let before = curve.size_at(64);
                 let ratio = curve.of_picture(estimate).size_at(64) / before;
-                prop_assert!((0.99 / libm::exp(MOST_HARDER)..=1.01 * libm::exp(MOST_HARDER)).contains(&ratio), "{ratio}");
+                prop_assert!((0.99 / libm::exp(MAX_LOG_DIFFICULTY)..=1.01 * libm::exp(MAX_LOG_DIFFICULTY)).contains(&ratio), "{ratio}");
                 if let Some(estimate) = estimate {
                     curve.learn_surplus(estimate, quantizer, size);
                 }
@@ -244,7 +244,7 @@ mod tests {
             for (quantizer, size) in seen {
                 curve.pass_through(quantizer, size);
                 let there = curve.size_at(quantizer);
-                prop_assert!((there / size.max(LEAST_SIZE) - 1.0).abs() < 1e-6, "{there} {size}");
+                prop_assert!((there / size.max(MIN_FRAME_BYTES) - 1.0).abs() < 1e-6, "{there} {size}");
                 for pair in curve.shape.windows(2) {
                     prop_assert!(pair[0] > pair[1]);
                 }

@@ -2,7 +2,7 @@
 
 use crate::frame_dropper::FrameDropperConfig;
 use crate::functional::FunctionalConfig;
-use crate::narrow::NarrowWayConfig;
+use crate::narrow::NarrowPathSharesConfig;
 use crate::sending::DecodeLagConfig;
 use crate::size_curve::SizeCurveConfig;
 
@@ -14,7 +14,7 @@ lockstep_units::tuning! {
         /// Loss detection and acknowledgements.
         transport: lockstep_transport::Tuning,
         /// Sound and pictures on a narrow path.
-        narrow_way: NarrowWayConfig,
+        narrow_way: NarrowPathSharesConfig,
         /// Frames that are coded to fit their budget.
         functional: FunctionalConfig,
         /// Frame size over the quantizer.

@@ -44,7 +44,7 @@ impl Codec for Vp8 {
     }
 
     fn name(state: &State) -> StateId {
-        StateId(state.hash())
+        StateId(state.id())
     }
 
     fn last_shown(state: &State) -> Option<Picture> {

@@ -643,7 +643,7 @@ impl Event {
         };
         let (kind, value, text) = match event {
             Of::Joined => (EventKind::Joined, 0, String::new()),
-            Of::PathChanged(way) => (EventKind::PathChanged, 0, format!("{way:?}")),
+            Of::PathChanged(route) => (EventKind::PathChanged, 0, format!("{route:?}")),
             Of::Interrupted => (EventKind::Interrupted, 0, String::new()),
             Of::Resumed => (EventKind::Resumed, 0, String::new()),
             Of::PeerChanged(Presence { muted, camera_off }) => {

@@ -32,7 +32,7 @@ impl CallFiles {
     pub fn print(&self) {
         if self.number > 1 && !self.paths.is_empty() {
             let names: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
-            say!("files of the next call: {}", names.join(", "));
+            print_line!("files of the next call: {}", names.join(", "));
         }
     }
 

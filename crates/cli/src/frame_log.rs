@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_measure::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
+use lockstep_measure::{FRAME_COLUMNS as COLUMNS, FrameColumn as Column, FrameObserver, LoggedFrame};
 use lockstep_runner::output_file::{OutputFile, is_standard_output};
 use lockstep_runner::parquet_table::{self, Kind, TableWriter, Values};
 use lockstep_units::Timestamp;
@@ -76,7 +76,7 @@ impl FrameWriter {
     }
 }
 
-impl CallObserver for FrameWriter {
+impl FrameObserver for FrameWriter {
     fn frame(&mut self, frame: &LoggedFrame) {
         if self.failure.is_none() {
             self.failure = self.write(frame).err();

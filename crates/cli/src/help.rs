@@ -36,7 +36,7 @@ pub const ADVANCED: [&str; 29] = [
 ];
 
 /// Maximum characters of a brief text, two lines next to the name of an option.
-const MOST_CHARACTERS: usize = 100;
+const MAX_CHARACTERS: usize = 100;
 
 /// `command` with the `groups` of its subcommands in its help, and brief help for each.
 pub fn arranged(command: Command, groups: &[(&str, Command)]) -> Command {
@@ -95,7 +95,7 @@ fn shortened(argument: Arg) -> Arg {
 /// First sentence of `text`. If that is too long, the part before its list or second clause.
 fn brief_text(text: &str) -> &str {
     let first = text.split_once(". ").map_or(text, |(first, _)| first);
-    if first.chars().count() <= MOST_CHARACTERS {
+    if first.chars().count() <= MAX_CHARACTERS {
         return first;
     }
     let ends = [": ", "; ", " ("].into_iter().filter_map(|end| first.find(end)).min();
@@ -108,7 +108,7 @@ mod tests {
     use crate::command_line;
 
     /// Maximum lines of brief help, which fit on a screen.
-    const MOST_LINES: usize = 59;
+    const MAX_LINES: usize = 59;
     const WIDTH: usize = 100;
 
     /// Every command below `command`, with the words that call it.
@@ -134,7 +134,7 @@ mod tests {
     fn brief_help_of_every_command_fits_on_a_screen() {
         for (words, mut command) in every_command() {
             let help = command.render_help().to_string();
-            assert!(help.lines().count() <= MOST_LINES, "{words}: {} lines\n{help}", help.lines().count());
+            assert!(help.lines().count() <= MAX_LINES, "{words}: {} lines\n{help}", help.lines().count());
         }
     }
 

@@ -120,7 +120,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers)
     let words: Vec<OsString> = words.into_iter().collect();
     #[cfg(not(feature = "lab"))]
     if let Some(error) = no_laboratory::refusal(words.get(1).map(OsString::as_os_str)) {
-        aside!("lockstep: {error}");
+        eprint_line!("lockstep: {error}");
         return ExitCode::from(2);
     }
     let matches = with_negative_values(command_line()).get_matches_from(words);
@@ -137,15 +137,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers)
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             #[cfg(all(target_os = "linux", feature = "lab"))]
-            if let Some(commands::tunnel::EndsWith { status, message }) = error.downcast_ref() {
+            if let Some(commands::tunnel::ExitError { status, message }) = error.downcast_ref() {
                 if !message.is_empty() {
-                    aside!("lockstep: {message}");
+                    eprint_line!("lockstep: {message}");
                 }
                 return ExitCode::from(*status);
             }
             match error.downcast_ref::<lockstep_configuration::OptionError>() {
-                Some(wrong) => aside!("lockstep: {}", wrong.in_words()),
-                None => aside!("lockstep: {}", output_file::in_one_line(&error)),
+                Some(wrong) => eprint_line!("lockstep: {}", wrong.message_for_command()),
+                None => eprint_line!("lockstep: {}", output_file::in_one_line(&error)),
             }
             match error.downcast_ref::<interruption::Interrupted>() {
                 Some(interrupted) => ExitCode::from(interrupted.status()),

@@ -13,14 +13,14 @@ use clap::ValueEnum;
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_configuration::counters;
-use lockstep_live::{CallEvent, CallState, Finished, Presence, Shown, Witness};
+use lockstep_live::{CallEvent, CallObserver, CallState, Finished, Presence, Shown};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use lockstep_runner::live_stats::{LiveStats, Sample};
 use lockstep_runner::output_file;
 use lockstep_runner::progress::ChangingLine;
 use lockstep_runner::session_log::{LiveSessionLog, SessionLog};
-use lockstep_runner::status_line::{StatusLine, say};
+use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -28,7 +28,7 @@ use crate::decisions::DecisionLog;
 use crate::observation::{Observation, Place};
 
 /// Maximum lines that wait for the screen; a slower reader misses some.
-const MOST_LINES: usize = 256;
+const MAX_QUEUED_LINES: usize = 256;
 /// Time limit for the last lines.
 const SCREEN_LIMIT: Duration = Duration::from_secs(1);
 /// Time without a new picture after which a notice appears.
@@ -47,9 +47,9 @@ pub enum StatusArgument {
 
 /// Prints a line for the user on standard error, and as JSON for another program.
 pub fn notice(status: StatusArgument, text: &str) {
-    aside!("lockstep: {text}");
+    eprint_line!("lockstep: {text}");
     if status == StatusArgument::Json {
-        say(&StatusLine::Notice(text.to_owned()));
+        print_status(&StatusLine::Notice(text.to_owned()));
     }
 }
 
@@ -67,12 +67,12 @@ enum ScreenLine {
 
 impl Screen {
     fn start() -> Result<Self> {
-        let (lines, queue) = mpsc::sync_channel(MOST_LINES);
+        let (lines, queue) = mpsc::sync_channel(MAX_QUEUED_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
             let mut changing = ChangingLine::default();
             for line in queue {
                 match line {
-                    ScreenLine::Json(line) => say(&line),
+                    ScreenLine::Json(line) => print_status(&line),
                     ScreenLine::Line(line) => changing.change(&line),
                     ScreenLine::News(line) => changing.news(&line),
                 }
@@ -104,7 +104,7 @@ impl Screen {
 
 /// Text in the window of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct WindowText {
     /// A line of statistics.
     pub caption: String,
     /// Notice over the pictures.
@@ -112,7 +112,7 @@ pub struct Words {
 }
 
 /// Newest text, for the window's thread.
-pub type SharedWords = Arc<Mutex<Words>>;
+pub type SharedWindowText = Arc<Mutex<WindowText>>;
 
 /// Bit rate in one direction.
 #[derive(Debug, Default)]
@@ -210,7 +210,7 @@ pub struct Reporter {
     stats: LiveStats,
     captions: Captions,
     shown_at: Option<Timestamp>,
-    words: Option<SharedWords>,
+    words: Option<SharedWindowText>,
     send_log: Option<LogWriter>,
     receive_log: Option<LogWriter>,
     observation: Observation,
@@ -225,7 +225,7 @@ impl Reporter {
         clock: Clock,
         logs: Logs<'_>,
         observation: Observation,
-        words: Option<SharedWords>,
+        words: Option<SharedWindowText>,
     ) -> Result<Self> {
         let mut send_log = logs.sent.map(LogWriter::create).transpose()?;
         let mut receive_log = logs.shown.map(LogWriter::create).transpose()?;
@@ -239,13 +239,13 @@ impl Reporter {
         match status {
             StatusArgument::Json => {
                 for (place, address) in observation.places.iter().cloned() {
-                    say(&match place {
+                    print_status(&match place {
                         Place::Monitor => StatusLine::Monitor(address),
                         Place::Metrics => StatusLine::Metrics(address),
                     });
                 }
             }
-            StatusArgument::Line | StatusArgument::None => observation.tell(),
+            StatusArgument::Line | StatusArgument::None => observation.print_addresses(),
         }
         let (stats, captions, screen) = (LiveStats::default(), Captions::default(), Screen::start()?);
         let (joined, shown_at, session, decisions) = (false, None, None, DecisionLog::default());
@@ -322,17 +322,17 @@ impl Reporter {
 
     fn notice(&self, state: &CallState) -> Notice {
         let still = self.shown_at.map(|at| state.now.saturating_since(at)).filter(|&time| time >= STILL);
-        let (words, is_instead) = match (self.joined, state.peer, still) {
+        let (words, replaces_pictures) = match (self.joined, state.peer, still) {
             (false, ..) => ("waiting for the other end".to_owned(), true),
             (_, Presence { camera_off: true, .. }, _) => ("camera off".to_owned(), true),
             (.., Some(time)) => (format!("no pictures for {} s", time.as_secs()), false),
             _ => (String::new(), false),
         };
-        Notice { words, is_instead }
+        Notice { words, replaces_pictures }
     }
 }
 
-impl Witness for Reporter {
+impl CallObserver for Reporter {
     fn event(&mut self, event: CallEvent) {
         match event {
             CallEvent::Warning(warning) => notice(self.status, &format!("warning: {warning}")),
@@ -387,7 +387,7 @@ impl Witness for Reporter {
         self.observation.take(&sample);
         let caption = if self.joined { self.captions.of(&sample) } else { waiting(state).to_owned() };
         if let Some(words) = &self.words {
-            let newest = Words { caption: caption.clone(), notice: self.notice(state) };
+            let newest = WindowText { caption: caption.clone(), notice: self.notice(state) };
             *words.lock().unwrap_or_else(PoisonError::into_inner) = newest;
         }
         match self.status {

@@ -26,7 +26,7 @@ impl Controller for Mine {
             (Input::Sent(size), _) => self.bucket.on_transmit(path.now, size, self.target),
             (Input::Feedback(_), Some(wait)) => {
                 let factor = if wait.queued < Duration::from_millis(30) { 1.05 } else { 0.9 };
-                self.target = self.target.mul_f64(factor).clamp(self.setup.bounds.least, self.setup.bounds.most);
+                self.target = self.target.mul_f64(factor).clamp(self.setup.bounds.min, self.setup.bounds.max);
             }
             _ => {}
         }
@@ -53,7 +53,7 @@ pub(crate) fn main() -> anyhow::Result<()> {
     let controllers = Controllers::default().with(mine)?;
     let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
     for (name, word) in [("controller", "mine"), ("trace", "steps:3mbps@5s/1mbps@5s"), ("seconds", "20")] {
-        options.set_words(name, &[word.to_owned()])?;
+        options.set_values(name, &[word.to_owned()])?;
     }
     let scores = simulate(&options.settings_with(&controllers)?, |_| Ok(()))?.report.scores;
     println!("{:?} QoE, {:?}", scores.qoe_d, scores.video_delay_ms.map(|delay| delay.p95));

@@ -41,10 +41,10 @@ impl ControlSettings {
     ) -> ControllerSetup {
         let latency = self.controller.latency().unwrap_or_default();
         let most = match self.max_bitrate {
-            MaxBitrate::At(rate) => rate.max(bounds.least),
-            MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.most,
+            MaxBitrate::At(rate) => rate.max(bounds.min),
+            MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.max,
         };
-        let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
+        let bounds = RateBounds { max: most, initial: bounds.initial.min(most), ..bounds };
         let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
         let tuning = self.tuning.tuning().control;
         ControllerSetup { path, bounds, latency, model, tuning, ..ControllerSetup::new(payload, frame_interval) }
@@ -135,7 +135,7 @@ impl ControlSettings {
         priority: f64,
     ) -> Result<SendingEnd> {
         let setup = self.live_setup(format)?;
-        let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.most);
+        let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
         let encoder = self.encoder(format.frame_interval());
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
@@ -215,7 +215,7 @@ impl ControlSettings {
     /// A call is refused if its estimator has no model, or one that does not fit.
     pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
-        ReceivingEnd::taking(ReceiverConfig::default(), move |number| {
+        ReceivingEnd::with_estimators(ReceiverConfig::default(), move |number| {
             let kind = EstimatorKind::from_number(number)?;
             let model = given.as_ref().filter(|(of, _)| *of == Some(kind)).map(|(_, model)| Arc::clone(model));
             kind.with_model(RateBounds::default(), model).ok()

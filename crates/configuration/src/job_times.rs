@@ -25,7 +25,7 @@ impl CallSettings {
     pub fn job_times(&self, pixels: usize) -> (JobTimes, CodingTimes) {
         let EncodeTimeSettings { model, menu, .. } = &self.encode_time;
         let measured = model.job_times(self.control.preset, pixels);
-        let given = |menu: &Milliseconds| measured.where_takes(EncodeWork::SerialMenu, menu.get());
+        let given = |menu: &Milliseconds| measured.scaled_to(EncodeWork::SerialMenu, menu.get());
         let times = menu.as_ref().map_or(measured, given);
         let milliseconds = |work| times.of(work).as_secs_f64() * 1e3;
         let record = CodingTimes {

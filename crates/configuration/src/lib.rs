@@ -52,4 +52,4 @@ pub use settings::{
 };
 #[cfg(feature = "simulation")]
 pub use simulate::{simulate, simulate_coded_by, simulate_with};
-pub use words::{ControlWords, LinkWords, SimulateWords, value_of};
+pub use words::{ControlArguments, LinkArguments, SimulateArguments, value_of};

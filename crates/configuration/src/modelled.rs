@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use lockstep_call::{CallSound, Playing};
+use lockstep_call::{CallSound, SoundPlayer};
 use lockstep_control::{Controller, ControllerSetup, Gcc, GccSettings};
 use lockstep_hosted::EstimatorHost;
 use lockstep_media::{VideoFormat, source_format};
@@ -77,7 +77,7 @@ impl CallSettings {
         self.audio.as_ref().map_or(Ok(()), SoundName::check)?;
         let sound = self.audio.as_ref().map(|_| CallSound {
             voice: Box::new(ModelledVoice::new(seed)),
-            playback: Box::new(Playing::new(ModelledListener, None)),
+            playback: Box::new(SoundPlayer::new(ModelledListener, None)),
             lip_sync: self.lip_sync(),
         });
         Ok(Coding { source, encoder, first_work: codec.first_work(), controller: None, feedback, sound })

@@ -74,7 +74,7 @@ pub struct OptionDescription {
     /// Names and meanings of the values, if the type is an enumeration.
     pub choices: &'static [(&'static str, &'static str)],
     /// Value of the option when it is given without one; `None` if it requires a value.
-    pub meant: Option<&'static str>,
+    pub implied_value: Option<&'static str>,
     /// Meaning of the option, line by line.
     help: &'static [&'static str],
     /// Parser that checks whether a word is a value of the option.
@@ -101,7 +101,7 @@ impl OptionDescription {
 
     /// Words of the default value; empty if the option has none.
     #[must_use]
-    pub fn default_words(&self) -> Vec<String> {
+    pub fn default_values(&self) -> Vec<String> {
         (self.default)()
     }
 
@@ -165,7 +165,7 @@ pub enum OptionError {
 impl OptionError {
     /// Message with the names of the command line.
     #[must_use]
-    pub fn in_words(&self) -> String {
+    pub fn message_for_command(&self) -> String {
         match self {
             Self::Unknown(name) => format!("unknown option '{}'", flag(name)),
             Self::Value { name, problem } => format!("{}: {problem}", flag(name)),
@@ -209,7 +209,7 @@ macro_rules! options {
                 form: <$type as OptionValue>::FORM,
                 value_name: first(&[$($value_name)?]),
                 choices: <$type as OptionValue>::CHOICES,
-                meant: <$type as OptionValue>::MEANT,
+                implied_value: <$type as OptionValue>::MEANT,
                 help: &[$($help),+],
                 check: |word| <$type as OptionValue>::from_words(&[word.to_owned()]).map(drop),
                 default: || Self::usual().$name.map_or_else(Vec::new, |value| value.to_words()),
@@ -231,7 +231,7 @@ macro_rules! options {
             ///
             /// # Errors
             /// If no option has this name, or a word is not a value of the option.
-            pub fn set_words(&mut self, name: &str, words: &[String]) -> Result<(), OptionError> {
+            pub fn set_values(&mut self, name: &str, words: &[String]) -> Result<(), OptionError> {
                 let wrong = |name| move |problem| OptionError::Value { name, problem };
                 match name {
                     $(stringify!($name) => {

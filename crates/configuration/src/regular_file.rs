@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-use lockstep_nn::MOST_BYTES as MOST_MODEL_BYTES;
+use lockstep_nn::MAX_FILE_BYTES as MAX_MODEL_BYTES;
 
 /// Opens the regular file `path`.
 ///
@@ -23,12 +23,12 @@ pub fn open_regular_file(path: &Path) -> Result<File> {
 /// Reads the regular file `path`.
 ///
 /// # Errors
-/// If `path` is not a regular file, cannot be read or exceeds [`MOST_MODEL_BYTES`].
+/// If `path` is not a regular file, cannot be read or exceeds [`MAX_MODEL_BYTES`].
 pub fn read_regular_file(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular_file(path)?.take(MOST_MODEL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MOST_MODEL_BYTES {
-        return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {MOST_MODEL_BYTES} bytes")));
+    open_regular_file(path)?.take(MAX_MODEL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_MODEL_BYTES {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {MAX_MODEL_BYTES} bytes")));
     }
     Ok(bytes)
 }
@@ -51,9 +51,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let length = |length| File::create(&path).unwrap().set_len(length).unwrap();
-        length(MOST_MODEL_BYTES as u64);
-        assert_eq!(read_regular_file(&path).unwrap().len(), MOST_MODEL_BYTES);
-        length(MOST_MODEL_BYTES as u64 + 1);
+        length(MAX_MODEL_BYTES as u64);
+        assert_eq!(read_regular_file(&path).unwrap().len(), MAX_MODEL_BYTES);
+        length(MAX_MODEL_BYTES as u64 + 1);
         assert_eq!(read_regular_text(&path).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SendingEnd, Voice, Vp8};
+use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, ReceivingEnd, SendingEnd, SoundPlayer, Voice, Vp8};
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, ControllerSetup, Failure, KnownPath, Latency, RateBounds};
 use lockstep_hosted::EstimatorHost;
-use lockstep_measure::{CallObserver, CallReport, SharedSessionMeter, VideoDelayFloor};
+use lockstep_measure::{CallReport, FrameObserver, SharedSessionMeter, VideoDelayFloor};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationError, SimulationOptions, StopReason, known_path};
 use lockstep_sound::{SoundDecoder, SoundSink};
@@ -40,7 +40,7 @@ pub struct Simulated {
 #[derive(Default)]
 pub struct Observers {
     /// Observer of frames.
-    pub frames: Option<Box<dyn CallObserver>>,
+    pub frames: Option<Box<dyn FrameObserver>>,
     /// Sink of its sound; a modelled call has no samples.
     pub sound: Option<Box<dyn SoundSink>>,
     /// Session meter, from [`Timestamp::ZERO`] on; of a two-way call, that of the first direction.
@@ -54,7 +54,7 @@ pub struct Observers {
 impl Observers {
     /// Observers that only contain one of frames.
     #[must_use]
-    pub fn of_frames(observer: Box<dyn CallObserver>) -> Self {
+    pub fn of_frames(observer: Box<dyn FrameObserver>) -> Self {
         Self { frames: Some(observer), ..Self::default() }
     }
 }
@@ -96,7 +96,7 @@ impl CallSettings {
     /// Sound that plays into `sink`, if these settings have any.
     pub(crate) fn sound(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Option<CallSound<Vec<u8>>>> {
         let Some(name) = &self.audio else { return Ok(None) };
-        let playback = Box::new(Playing::new(SoundDecoder::new()?, sink));
+        let playback = Box::new(SoundPlayer::new(SoundDecoder::new()?, sink));
         let lip_sync = self.lip_sync();
         Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
     }
@@ -195,8 +195,8 @@ pub(crate) fn run<C: Codec>(
     let controller = settings.controller(controller, decisions);
     let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
-    let observers: Vec<Box<dyn CallObserver>> =
-        frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn CallObserver>)).collect();
+    let observers: Vec<Box<dyn FrameObserver>> =
+        frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn FrameObserver>)).collect();
     if !observers.is_empty() {
         simulation = simulation.observed_by(Box::new(observers));
     }

@@ -21,7 +21,7 @@ use lockstep_transport::ReceiverConfig;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
+use crate::{ControlArguments, ControlSettings, QueueKind, Seconds, value_of};
 
 /// Picture size of modelled calls; their frame rate is that of [`ModelledSetting`].
 const MODELLED_SIZE: (usize, usize) = (640, 360);
@@ -34,7 +34,7 @@ pub struct ScenarioArguments {
     /// Options of the controller.
     #[command(flatten)]
     #[serde(flatten)]
-    pub control: ControlWords,
+    pub control: ControlArguments,
     /// Encode real pictures of this clip, such as `generated:640x360`, with another seed for each call. Without it, a
     /// codec model replaces the codec and is a thousand times faster.
     #[arg(long)]
@@ -138,7 +138,7 @@ fn media_flows(
     failure: &Failure,
 ) -> Result<Vec<AnyFlow>> {
     let rates = scenario.media;
-    let bounds = RateBounds { initial: rates.initial_bps, least: rates.least_bps, most: rates.most_bps };
+    let bounds = RateBounds { initial: rates.initial_bps, min: rates.least_bps, max: rates.most_bps };
     let path = known_path(scenario);
     let groups = Groups::of(scenario);
     let media = scenario.media_flows().zip(1u64..);
@@ -203,7 +203,7 @@ impl Groups {
         setup: &ControllerSetup,
     ) -> Box<dyn Controller> {
         match self.0.iter().find(|(way, _)| *way == flow.forward) {
-            Some((_, group)) => group.join(controller, setup, flow.priority, setup.bounds.most),
+            Some((_, group)) => group.join(controller, setup, flow.priority, setup.bounds.max),
             None => controller,
         }
     }
@@ -214,7 +214,7 @@ fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) 
     control
         .max_bitrate
         .ceiling(format, &control.tuning.tuning().control.ceiling)
-        .map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
+        .map_or(bounds.max, |ceiling| ceiling.min(bounds.max))
 }
 
 /// Data of a call that only the scenario provides.

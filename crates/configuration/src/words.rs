@@ -22,9 +22,9 @@ fn argument(option: &'static OptionDescription) -> Arg {
     let many = option.form == Form::Many;
     let argument = argument.action(if many { ArgAction::Append } else { ArgAction::Set });
     let value_name = option.value_name.map_or_else(|| option.name.to_uppercase(), str::to_owned);
-    let argument = argument.value_name(value_name).default_values(option.default_words());
-    let argument = match option.meant {
-        Some(meant) => argument.num_args(0..=1).default_missing_value(meant),
+    let argument = argument.value_name(value_name).default_values(option.default_values());
+    let argument = match option.implied_value {
+        Some(implied_value) => argument.num_args(0..=1).default_missing_value(implied_value),
         None => argument,
     };
     if option.choices.is_empty() {
@@ -57,7 +57,7 @@ fn add(command: Command, groups: &[OptionGroup]) -> Command {
 /// Given options of `groups`.
 fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallArguments, Error> {
     let mut options = CallArguments::default();
-    let wrong = |kind, error: &crate::OptionError| Error::raw(kind, format!("{}\n", error.in_words()));
+    let wrong = |kind, error: &crate::OptionError| Error::raw(kind, format!("{}\n", error.message_for_command()));
     for option in CallArguments::TABLE.iter().filter(|option| groups.contains(&option.group)) {
         if matches.value_source(option.name) != Some(ValueSource::CommandLine) {
             continue;
@@ -66,7 +66,7 @@ fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallArguments, E
             Form::Flag => vec![matches.get_flag(option.name).to_string()],
             Form::One | Form::Many => matches.get_many::<String>(option.name).into_iter().flatten().cloned().collect(),
         };
-        options.set_words(option.name, &words).map_err(|error| wrong(ErrorKind::ValueValidation, &error))?;
+        options.set_values(option.name, &words).map_err(|error| wrong(ErrorKind::ValueValidation, &error))?;
     }
     options.check().map_err(|error| wrong(ErrorKind::ArgumentConflict, &error))?;
     Ok(options)
@@ -85,7 +85,7 @@ macro_rules! words {
 
             /// Given options.
             #[must_use]
-            pub fn said(&self) -> &CallArguments {
+            pub fn given(&self) -> &CallArguments {
                 &self.0
             }
         }
@@ -115,14 +115,14 @@ macro_rules! words {
 
 words! {
     /// All options of a call in virtual time.
-    SimulateWords: OptionGroup::ALL;
+    SimulateArguments: OptionGroup::ALL;
     /// Options of the emulated link.
-    LinkWords: [OptionGroup::Link];
+    LinkArguments: [OptionGroup::Link];
     /// Options of the codec and its control.
-    ControlWords: [OptionGroup::Control];
+    ControlArguments: [OptionGroup::Control];
 }
 
-impl SimulateWords {
+impl SimulateArguments {
     /// Settings of the call.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl SimulateWords {
     }
 }
 
-impl LinkWords {
+impl LinkArguments {
     /// Settings of the link.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl LinkWords {
     }
 }
 
-impl ControlWords {
+impl ControlArguments {
     /// Settings of the codec and its control.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl ControlWords {
     }
 }
 
-impl Serialize for ControlWords {
+impl Serialize for ControlArguments {
     /// Serializes the options as in reports of a call, with defaults for those not given.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let settings = self.0.settings_with(&self.0.named_controllers()).map_err(serde::ser::Error::custom)?;

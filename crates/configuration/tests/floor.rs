@@ -20,7 +20,7 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
     ];
     let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
-        all.set_words(name, &[(*word).to_owned()]).unwrap();
+        all.set_values(name, &[(*word).to_owned()]).unwrap();
     }
     all.settings().unwrap()
 }
@@ -140,7 +140,7 @@ fn encode_times_of_a_file_are_used_and_reported() {
     assert_eq!((told.machine.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
     std::fs::write(file.path(), "{}").unwrap();
     let mut wrong = CallArguments::default();
-    wrong.set_words("encode_time", &[name.to_owned()]).unwrap();
+    wrong.set_values("encode_time", &[name.to_owned()]).unwrap();
     let error = format!("{:#}", wrong.settings().unwrap_err());
     assert!(error.contains(name), "{error}");
 }

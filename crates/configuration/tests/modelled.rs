@@ -8,7 +8,7 @@ use lockstep_units::Timestamp;
 /// Result of a modelled call: scores, maximum candidates per menu, and start and end of coding for each sent picture.
 struct Modelled {
     scores: Scores,
-    most_candidates: usize,
+    max_candidates: usize,
     coded: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -23,7 +23,7 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
     ];
     let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
-        all.set_words(name, &[(*word).to_owned()]).unwrap();
+        all.set_values(name, &[(*word).to_owned()]).unwrap();
     }
     let kept = KeptFrames::default();
     let settings = all.settings().unwrap();
@@ -33,7 +33,7 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
     let sent = frames.iter().map(|frame| &frame.record).filter(|record| record.outcome == Outcome::Sent);
     Modelled {
         scores: report.scores,
-        most_candidates: frames.iter().map(|frame| frame.record.candidates.len()).max().unwrap(),
+        max_candidates: frames.iter().map(|frame| frame.record.candidates.len()).max().unwrap(),
         coded: sent.map(|record| (record.encode_started_at.unwrap(), record.sent_at.unwrap())).collect(),
     }
 }
@@ -41,13 +41,13 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
 #[test]
 fn modelled_call_has_the_menu_and_passes_of_the_codec() {
     let fit = modelled(&[]);
-    assert!(fit.most_candidates > 2, "{}", fit.most_candidates);
+    assert!(fit.max_candidates > 2, "{}", fit.max_candidates);
     let once = modelled(&[("fit_passes", "1")]);
-    assert_eq!(once.most_candidates, 1);
+    assert_eq!(once.max_candidates, 1);
     assert_ne!(once.scores, fit.scores);
     let serial = modelled(&[("menu", "serial")]);
     let parallel = modelled(&[("menu", "parallel")]);
-    assert_eq!((serial.most_candidates, parallel.most_candidates), (2, 2));
+    assert_eq!((serial.max_candidates, parallel.max_candidates), (2, 2));
     assert_ne!(serial.scores, fit.scores);
     // The candidates are the same; only their coding time differs.
     assert_ne!(serial.scores, parallel.scores);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 fn said(words: &[(&str, &str)]) -> Result<CallArguments, OptionError> {
     let mut options = CallArguments::default();
     for (name, word) in words {
-        options.set_words(name, &[(*word).to_owned()])?;
+        options.set_values(name, &[(*word).to_owned()])?;
     }
     Ok(options)
 }
@@ -125,7 +125,7 @@ fn call_round_trips_through_a_report() {
 #[test]
 fn defaults_of_the_table_are_those_of_the_library() {
     for option in CallArguments::TABLE {
-        for word in option.default_words() {
+        for word in option.default_values() {
             assert_eq!(option.check(&word), Ok(()), "{}", option.name);
         }
         assert!(!option.help().is_empty() && !option.help().ends_with('.'));
@@ -175,7 +175,10 @@ fn contradicting_options_are_refused_by_name() {
         let error = said(&[one, other]).unwrap().check().unwrap_err();
         assert_eq!(error, OptionError::Contradiction { name: one.0, other: other.0 });
         let flag = |name: &str| format!("--{}", name.replace('_', "-"));
-        assert_eq!(error.in_words(), format!("the argument '{}' cannot be used with '{}'", flag(one.0), flag(other.0)));
+        assert_eq!(
+            error.message_for_command(),
+            format!("the argument '{}' cannot be used with '{}'", flag(one.0), flag(other.0))
+        );
         said(&[one]).unwrap().check().unwrap();
         said(&[other]).unwrap().check().unwrap();
     }
@@ -186,7 +189,7 @@ fn options_of_an_estimator_are_refused_without_one() {
     for one in [("python", "python3.9"), ("estimator_limit", "5")] {
         let error = said(&[one]).unwrap().check().unwrap_err();
         assert_eq!(error, OptionError::Alone { name: one.0, needs: "estimator" });
-        assert!(error.in_words().ends_with("requires '--estimator'"), "{}", error.in_words());
+        assert!(error.message_for_command().ends_with("requires '--estimator'"), "{}", error.message_for_command());
         said(&[one, ("estimator", "a.py")]).unwrap().check().unwrap();
     }
 }
@@ -203,7 +206,7 @@ fn length_that_rounds_to_zero_is_refused() {
 #[test]
 fn invalid_link_is_refused_before_the_call() {
     let mut options = CallArguments::default();
-    options.set_words("loss_at", &["2s+1s".to_owned(), "1s+1s".to_owned()]).unwrap();
+    options.set_values("loss_at", &["2s+1s".to_owned(), "1s+1s".to_owned()]).unwrap();
     let error = format!("{:#}", options.settings().unwrap_err());
     assert!(error.contains("the link: interval 2 of the scheduled loss"), "{error}");
 }
@@ -235,7 +238,7 @@ proptest! {
                 again.set_value(option.name, &value).unwrap();
             }
             prop_assert_eq!(&again, &options);
-            let mut in_words = CallArguments::default();
+            let mut message_for_command = CallArguments::default();
             let prefix = format!("{}=", option.flag());
             let said = options.words(option.group);
             let words: Vec<String> = match option.form {
@@ -243,8 +246,8 @@ proptest! {
                 _ => said.iter().filter_map(|word| Some(word.strip_prefix(&prefix)?.to_owned())).collect(),
             };
             if !value.is_null() {
-                in_words.set_words(option.name, &words).unwrap();
-                prop_assert_eq!(&in_words, &options);
+                message_for_command.set_values(option.name, &words).unwrap();
+                prop_assert_eq!(&message_for_command, &options);
             }
         }
     }

@@ -12,7 +12,7 @@ fn options(words: &[(&str, &str)]) -> CallArguments {
     let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
     let usual = [("trace", "constant:2mbps"), ("clip", "generated:320x240@30"), ("seconds", "4")];
     for (name, word) in usual.iter().chain(words) {
-        options.set_words(name, &[(*word).to_owned()]).unwrap();
+        options.set_values(name, &[(*word).to_owned()]).unwrap();
     }
     options
 }

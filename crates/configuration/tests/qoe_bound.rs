@@ -45,7 +45,7 @@ struct Case {
 fn settings(words: &[(&str, &str)]) -> CallSettings {
     let mut options = CallArguments::default();
     for &(name, word) in words.iter().chain(&[("modelled", "true")]) {
-        options.set_words(name, &[word.to_owned()]).unwrap();
+        options.set_values(name, &[word.to_owned()]).unwrap();
     }
     options.settings().unwrap()
 }

@@ -17,7 +17,7 @@ fn settings(controller: &Algorithm) -> CallSettings {
         ("seconds", "5"),
         ("controller", &controller.to_string()),
     ] {
-        options.set_words(name, &[word.to_owned()]).expect(name);
+        options.set_values(name, &[word.to_owned()]).expect(name);
     }
     options.settings().expect("nothing contradicts it")
 }

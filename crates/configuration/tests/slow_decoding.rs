@@ -9,7 +9,7 @@ fn call(codec: &str, decode_ms: &str, loss: &str) -> (f64, u64, u64) {
     let words =
         [("clip", "generated:640x360@30"), ("trace", "constant:20mbps"), ("seconds", "30"), ("modelled", "true")];
     for (name, word) in words.into_iter().chain([("codec", codec), ("decode_ms", decode_ms), ("loss", loss)]) {
-        options.set_words(name, &[word.to_owned()]).unwrap();
+        options.set_values(name, &[word.to_owned()]).unwrap();
     }
     let report = simulate_modelled(&options.settings().unwrap(), &CodecModel::built_in().unwrap()).unwrap().report;
     let scores = report.scores;

@@ -11,7 +11,7 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
     let usual = [("clip", "generated:160x120@15"), ("seconds", "8"), ("trace", "constant:500kbps"), ("audio", "tone")];
     let mut call = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
-        call.set_words(name, &[(*word).to_owned()]).unwrap();
+        call.set_values(name, &[(*word).to_owned()]).unwrap();
     }
     call.settings().unwrap()
 }

@@ -10,7 +10,7 @@ fn call(options: &[(&str, &str)], overridden: Option<(&str, f64)>) -> Scores {
     let usual = [("modelled", "true"), ("clip", "generated:640x360@30"), ("seconds", "8"), ("audio", "tone")];
     let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
-        all.set_words(name, &[(*word).to_owned()]).unwrap();
+        all.set_values(name, &[(*word).to_owned()]).unwrap();
     }
     all.tuning = overridden.map(|(name, value)| {
         let mut overrides = Overrides::default();

@@ -1,19 +1,19 @@
 //! Command-line arguments of a call, and errors for wrong ones.
 
 use clap::Parser;
-use lockstep_configuration::{CallArguments, SimulateWords};
+use lockstep_configuration::{CallArguments, SimulateArguments};
 use lockstep_control::Algorithm;
 
 /// A command line with only these arguments.
 #[derive(Debug, Parser)]
 struct CommandLine {
     #[command(flatten)]
-    words: SimulateWords,
+    words: SimulateArguments,
 }
 
 fn read(words: &[&str]) -> Result<CallArguments, clap::Error> {
     let words = std::iter::once("simulate").chain(words.iter().copied());
-    CommandLine::try_parse_from(words).map(|line| line.words.said().clone())
+    CommandLine::try_parse_from(words).map(|line| line.words.given().clone())
 }
 
 fn refusal(words: &[&str]) -> String {

@@ -46,7 +46,7 @@ const BURST: Duration = Duration::from_millis(5);
 const TREND_WINDOW: usize = 20;
 const TREND_SMOOTHING: f64 = 0.9;
 const TREND_GAIN: f64 = 4.0;
-const MOST_DELTAS: u32 = 60;
+const MAX_DELTAS: u32 = 60;
 
 const FIRST_THRESHOLD: f64 = 12.5;
 const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
@@ -55,18 +55,18 @@ const THRESHOLD_GAIN_DOWN: f64 = 0.039;
 /// The threshold ignores trends further above it than this: they are spikes.
 const FURTHEST_ABOVE: f64 = 15.0;
 /// Longest time step that moves the threshold, milliseconds.
-const LONGEST_STEP_MS: f64 = 100.0;
-const LEAST_OVERUSE_MS: f64 = 10.0;
+const MAX_STEP_MS: f64 = 100.0;
+const MIN_OVERUSE_MS: f64 = 10.0;
 
 const DECREASE: f64 = 0.85;
 const INCREASE: f64 = 1.08;
-const LEAST_MULTIPLICATIVE_BPS: f64 = 1_000.0;
-const LEAST_ADDITIVE_BPS: f64 = 800.0;
-const MOST_OVER_RECEIVED: f64 = 3.0;
+const MIN_MULTIPLICATIVE_BPS: f64 = 1_000.0;
+const MIN_ADDITIVE_BPS: f64 = 800.0;
+const MAX_RECEIVED_RATE_RATIO: f64 = 3.0;
 
 /// Weight of an interval in the mean and variance of the receive rate at congestion (GCC, section 5.5). The second
 /// constant bounds the variance, kb/s.
-const MAXIMUM_WEIGHT: f64 = 0.05;
+const MAX_WEIGHT: f64 = 0.05;
 const VARIANCE_BOUNDS: (f64, f64) = (0.4, 2.5);
 
 const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
@@ -142,7 +142,7 @@ impl TrendLine {
         if self.points.len() > TREND_WINDOW {
             self.points.pop_front();
         }
-        self.deltas = (self.deltas + 1).min(MOST_DELTAS);
+        self.deltas = (self.deltas + 1).min(MAX_DELTAS);
         Some(sent)
     }
 
@@ -197,7 +197,7 @@ impl OveruseDetector {
             let over_ms = self.over_ms.map_or(sent_ms / 2.0, |over| over + sent_ms);
             self.over_ms = Some(over_ms);
             self.intervals_over += 1;
-            if over_ms > LEAST_OVERUSE_MS && self.intervals_over > 1 && slope > self.last_slope {
+            if over_ms > MIN_OVERUSE_MS && self.intervals_over > 1 && slope > self.last_slope {
                 (self.over_ms, self.intervals_over) = (Some(0.0), 0);
                 self.path_use = PathUse::Overuse;
             }
@@ -215,7 +215,7 @@ impl OveruseDetector {
             return;
         }
         let gain = if trend < self.threshold { THRESHOLD_GAIN_DOWN } else { THRESHOLD_GAIN_UP };
-        let step = milliseconds(before, now).min(LONGEST_STEP_MS);
+        let step = milliseconds(before, now).min(MAX_STEP_MS);
         let threshold = self.threshold + gain * (trend - self.threshold) * step;
         self.threshold = threshold.clamp(THRESHOLD_BOUNDS.0, THRESHOLD_BOUNDS.1);
     }
@@ -230,9 +230,9 @@ struct KnownMaximum {
 
 impl KnownMaximum {
     fn update(&mut self, received_kbps: f64) {
-        let mean = self.mean_kbps.map_or(received_kbps, |mean| mean + MAXIMUM_WEIGHT * (received_kbps - mean));
+        let mean = self.mean_kbps.map_or(received_kbps, |mean| mean + MAX_WEIGHT * (received_kbps - mean));
         let deviation = (mean - received_kbps) * (mean - received_kbps) / mean.max(1.0);
-        let variance = (1.0 - MAXIMUM_WEIGHT) * self.variance + MAXIMUM_WEIGHT * deviation;
+        let variance = (1.0 - MAX_WEIGHT) * self.variance + MAX_WEIGHT * deviation;
         self.variance = variance.clamp(VARIANCE_BOUNDS.0, VARIANCE_BOUNDS.1);
         self.mean_kbps = Some(mean);
     }
@@ -349,7 +349,7 @@ impl BobHeuristic {
     /// Sets the estimate from which the next decision starts. BoB's selector passes the learned estimate if it used
     /// that.
     pub fn set_estimate(&mut self, used: Bitrate) {
-        self.estimate_bps = used.clamp(self.bounds.least, self.bounds.most).as_bps() as f64;
+        self.estimate_bps = used.clamp(self.bounds.min, self.bounds.max).as_bps() as f64;
     }
 
     /// Decides if 200 ms have passed since the last decision. Returns whether it decided.
@@ -375,7 +375,7 @@ impl BobHeuristic {
             Some(share) if share < LOSS_BOUNDS.0 => self.estimate_bps * LOSS_INCREASE,
             _ => self.estimate_bps,
         };
-        let (least, most) = (self.bounds.least.as_bps() as f64, self.bounds.most.as_bps() as f64);
+        let (least, most) = (self.bounds.min.as_bps() as f64, self.bounds.max.as_bps() as f64);
         self.estimate_bps = by_delay.min(by_loss).clamp(least, most);
     }
 
@@ -401,7 +401,7 @@ impl BobHeuristic {
                     Region::NearMax => additive_increase(window, since),
                     Region::MaxUnknown => multiplicative_increase(self.estimate_bps, since),
                 };
-                (self.estimate_bps + more).min(MOST_OVER_RECEIVED * received)
+                (self.estimate_bps + more).min(MAX_RECEIVED_RATE_RATIO * received)
             }
             State::Decrease => {
                 let mut estimate = DECREASE * received;
@@ -428,12 +428,12 @@ impl BobHeuristic {
 fn additive_increase(window: &Window, since: Option<Duration>) -> f64 {
     let packet_bits = window.bytes.as_f64() * 8.0 / window.packets.max(1) as f64;
     let share = since.map_or(0.0, |since| (since.as_secs_f64() / INTERVAL.as_secs_f64()).min(1.0));
-    (share * packet_bits).max(LEAST_ADDITIVE_BPS)
+    (share * packet_bits).max(MIN_ADDITIVE_BPS)
 }
 
 fn multiplicative_increase(estimate_bps: f64, since: Option<Duration>) -> f64 {
     let seconds = since.map_or(1.0, |since| since.as_secs_f64().min(1.0));
-    (estimate_bps * (libm::pow(INCREASE, seconds) - 1.0)).max(LEAST_MULTIPLICATIVE_BPS)
+    (estimate_bps * (libm::pow(INCREASE, seconds) - 1.0)).max(MIN_MULTIPLICATIVE_BPS)
 }
 
 impl Estimator for BobHeuristic {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use lockstep_units::ByteCount;
 
-use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
+use crate::fragments::{DATAGRAM_OVERHEAD_BYTES, MAX_PACING_SECONDS, PICTURE};
 use crate::{ClaimConfig, InFlight, PathView};
 
 /// Claimed share at the sender. Times are the sender's, seconds. Bytes are link bytes.
@@ -55,7 +55,7 @@ impl ClaimedShare {
 
     /// Records that a datagram of `size` bytes was sent.
     pub fn on_transmit(&mut self, size: ByteCount) {
-        self.unspent -= size.as_f64() + DATAGRAM_CARRIAGE;
+        self.unspent -= size.as_f64() + DATAGRAM_OVERHEAD_BYTES;
     }
 
     /// Advances the time. `delay` is the round-trip time in seconds, or the age of the oldest packet in flight if that
@@ -94,12 +94,12 @@ impl ClaimedShare {
     /// Pacing interval back to back, so that the burst of a frame shows the path's rate. `payload` is the payload of a
     /// packet, and `mean_rate` the sender's mean rate on the path.
     pub fn pacing_interval(&self, path: &PathView<'_>, payload: f64, mean_rate: f64) -> Option<Duration> {
-        let interval = (payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE);
+        let interval = (payload / (self.config.pacing * mean_rate).max(1.0)).min(MAX_PACING_SECONDS);
         self.rate(path).map(|_| Duration::from_secs_f64(interval))
     }
 
     /// Bytes in flight that wait only behind packets of cross traffic.
-    pub fn held_up(&self, path: &PathView<'_>) -> ByteCount {
+    pub fn bytes_behind_cross_traffic(&self, path: &PathView<'_>) -> ByteCount {
         ByteCount::new((self.rate(path).unwrap_or(0.0) * self.delay) as u64)
     }
 

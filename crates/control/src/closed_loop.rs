@@ -25,8 +25,8 @@ const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
 const QUEUE: Duration = Duration::from_millis(300);
 /// Number of frames without a budget before a small frame is sent anyway. It replaces the probes of a call's sending
 /// end (`PathObserver::is_probe_due`).
-const MOST_SKIPS: u32 = 3;
-const SMALLEST_FRAME: u32 = 300;
+const MAX_SKIPPED_FRAMES: u32 = 3;
+const MIN_FRAME_BYTES: u32 = 300;
 
 /// Setup of controllers in the loop.
 pub(crate) fn setup() -> ControllerSetup {
@@ -213,12 +213,12 @@ impl Sending<'_> {
         let Allowance { budget, target, .. } = self.allowance(now);
         let spread = 2.0 * (1.0 - self.fill) * (self.noise.next() - 0.5);
         let mut size = (budget.as_f64() * (self.fill + spread)) as u32;
-        if size < SMALLEST_FRAME {
+        if size < MIN_FRAME_BYTES {
             self.skips += 1;
-            if self.skips <= MOST_SKIPS {
+            if self.skips <= MAX_SKIPPED_FRAMES {
                 return target;
             }
-            size = SMALLEST_FRAME;
+            size = MIN_FRAME_BYTES;
         }
         self.skips = 0;
         self.frames += 1;

@@ -18,7 +18,7 @@
 use crate::{Algorithm, AlgorithmError, Controller, ControllerSetup, Fixed, Registration};
 
 /// Longest name of a registered controller, characters.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_CHARACTERS: usize = 64;
 
 impl Registration {
     /// A placeholder for a controller that this program lacks but a report of another program names. A call with it
@@ -29,7 +29,7 @@ impl Registration {
         let error = Controllers::default().unknown(&name);
         let make = move |setup: &ControllerSetup| -> Box<dyn Controller> {
             setup.failure.set(Box::new(error.clone()));
-            Box::new(Fixed::new(setup.bounds.least, setup))
+            Box::new(Fixed::new(setup.bounds.min, setup))
         };
         Self::new(name, "", make).marked_missing()
     }
@@ -50,7 +50,7 @@ impl Controllers {
     pub fn register(&mut self, registration: Registration) -> Result<(), AlgorithmError> {
         let name = registration.name();
         let is_allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.".contains(&letter);
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_allowed) {
+        if name.is_empty() || name.len() > MAX_NAME_CHARACTERS || !name.bytes().all(is_allowed) {
             return Err(AlgorithmError::Name(name.to_owned()));
         }
         if self.find(name).is_ok() {

@@ -27,13 +27,13 @@ use lockstep_units::{Bitrate, ByteCount, SlidingMinimum, Timestamp};
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, Traits};
 
 const DELTA: f64 = 0.5;
-const SMALLEST_MEMORY: Duration = Duration::from_secs(10);
+const MIN_WINDOW_MEMORY: Duration = Duration::from_secs(10);
 const STEADY_ROUND_TRIPS: u32 = 3;
 const PACING: f64 = 2.0;
 const INITIAL_WINDOW: f64 = 10.0;
-const LEAST_WINDOW: f64 = 2.0;
+const MIN_WINDOW: f64 = 2.0;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
-const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_PACING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Copa's sender.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Copa {
         // The whole window passes once per round trip, including the queueing delay.
         let Some(round_trip) = self.smoothed.filter(|&round_trip| round_trip > 0.0) else { return self.bounds.initial };
         let bps = 8.0 * self.packet * self.window / round_trip;
-        Bitrate::from_bps(bps as u64).clamp(self.bounds.least, self.bounds.most)
+        Bitrate::from_bps(bps as u64).clamp(self.bounds.min, self.bounds.max)
     }
 }
 
@@ -123,7 +123,7 @@ impl Copa {
         let smoothed = self.smoothed.map_or(sample, |mean| mean + ROUND_TRIP_WEIGHT * (sample - mean));
         self.smoothed = Some(smoothed);
         for sample in feedback.round_trip_times() {
-            self.smallest.put(now, sample, SMALLEST_MEMORY);
+            self.smallest.put(now, sample, MIN_WINDOW_MEMORY);
         }
         // Each packet of a batched acknowledgement is a valid sample.
         for sample in feedback.round_trip_times() {
@@ -150,7 +150,7 @@ impl Copa {
                 self.window += step;
             }
         }
-        self.window = self.window.max(LEAST_WINDOW);
+        self.window = self.window.max(MIN_WINDOW);
         if now.saturating_since(self.round_trip_from).as_secs_f64() >= smoothed {
             self.finish_round_trip(now);
         }
@@ -181,7 +181,7 @@ impl Controller for Copa {
         let window = ByteCount::new((self.window * self.packet) as u64);
         let rate = self.rate();
         let interval = rate.mul_f64(PACING).time_for(ByteCount::new(self.packet as u64));
-        Allowance::at_target(window.saturating_sub(in_flight.bytes), interval.min(LONGEST_INTERVAL), rate)
+        Allowance::at_target(window.saturating_sub(in_flight.bytes), interval.min(MAX_PACING_INTERVAL), rate)
     }
 
     fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {

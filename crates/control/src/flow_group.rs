@@ -21,7 +21,7 @@ use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathObserve
 /// 5.3.1, step 2).
 const PAUSE: Duration = Duration::from_secs(1);
 /// Lower bound of a flow's rate, so that ratios stay finite.
-const LEAST_BPS: f64 = 1_000.0;
+const MIN_BPS: f64 = 1_000.0;
 
 /// A flow of the group.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +68,8 @@ impl FlowGroup {
         let member = Member {
             priority,
             desired_bps: most.as_bps() as f64,
-            calculated_bps: LEAST_BPS,
-            rate_bps: LEAST_BPS,
+            calculated_bps: MIN_BPS,
+            rate_bps: MIN_BPS,
             sent_at: None,
         };
         let number = self.with(|members| {
@@ -124,7 +124,7 @@ impl Coupled {
     fn ratio(&self) -> f64 {
         let member = self.group.with(|members| members[self.number]);
         match member.sent_at {
-            Some(_) => member.rate_bps.max(LEAST_BPS) / member.calculated_bps.max(LEAST_BPS),
+            Some(_) => member.rate_bps.max(MIN_BPS) / member.calculated_bps.max(MIN_BPS),
             None => 1.0,
         }
     }
@@ -133,7 +133,7 @@ impl Coupled {
     fn update(&self, now: Timestamp) {
         let target = self.controller.allowance(&self.path.view(now), InFlight::default()).target;
         self.group.with(|members| {
-            members[self.number].calculated_bps = (target.as_bps() as f64).max(LEAST_BPS);
+            members[self.number].calculated_bps = (target.as_bps() as f64).max(MIN_BPS);
             distribute(members, now);
         });
     }

@@ -18,14 +18,14 @@
 //! |---|---|---|
 //! | horizon | 1.25 frame intervals, at most 200 ms | a frame that is coded slightly late finds the link still busy |
 //! | horizon with losses | longer by 1.5 per lost packet for each that arrives, up to 90 % loss | frames with parity are smaller than their share (lab: 2026-11-notes-control) |
-//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC per datagram on the link ([`CARRIAGE`]) |
+//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC per datagram on the link ([`DATAGRAM_OVERHEAD`]) |
 
 pub(crate) mod bottleneck;
 mod smallest_frame;
 
 use std::time::Duration;
 
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, KnownPath, PathView, Traits};
@@ -36,16 +36,16 @@ use smallest_frame::SmallestFrame;
 const HORIZON_INTERVALS: f64 = 1.25;
 
 /// Upper bound of the horizon at low frame rates (lab: 2026-11-notes-control).
-const LONGEST_HORIZON: Duration = Duration::from_millis(200);
+const MAX_HORIZON: Duration = Duration::from_millis(200);
 
 /// Increase of the horizon per lost packet for each that arrives, and the largest loss that counts (lab:
 /// 2026-11-notes-control).
 const HORIZON_FOR_LOST: f64 = 1.5;
-const MOST_LOSS: f64 = 0.9;
+const MAX_LOSS: f64 = 0.9;
 
 /// Shortest time between two large pictures on the link. Fewer pictures with more bits gain quality but add delay (lab:
 /// 2026-11-notes-control).
-const SHORTEST_PERIOD: Duration = Duration::from_millis(40);
+const MIN_PERIOD: Duration = Duration::from_millis(40);
 /// At higher frame rates, a picture is sent only if the queue drains within this many frame intervals.
 const READY_INTERVALS: f64 = 0.5;
 
@@ -58,7 +58,7 @@ const HOLD: Duration = Duration::from_secs(1);
 /// Assumed rate before the first measurement.
 const UNKNOWN: Bitrate = Bitrate::from_kbps(300);
 /// Longest wait of a datagram in the pacer before a new decision.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PACER_WAIT: Duration = Duration::from_secs(10);
 
 /// Controller that sends the bytes that an unchanged path would deliver.
 #[derive(Debug)]
@@ -82,14 +82,14 @@ impl Hindsight {
     /// A controller for `path`.
     #[must_use]
     pub fn new(path: KnownPath, setup: &ControllerSetup) -> Self {
-        let datagram = setup.payload.get() + DATA_HEADER as u64 + CARRIAGE;
+        let datagram = setup.payload.get() + DATA_HEADER as u64 + DATAGRAM_OVERHEAD;
         Self {
             path: Bottleneck::new(path, datagram),
             payload: setup.payload,
             interval: setup.frame_interval,
             horizon: (period(setup.frame_interval).saturating_sub(setup.frame_interval)
                 + setup.frame_interval.mul_f64(HORIZON_INTERVALS))
-            .min(LONGEST_HORIZON),
+            .min(MAX_HORIZON),
             smallest: SmallestFrame::default(),
             rate: Bitrate::ZERO,
             taken_at: None,
@@ -123,13 +123,13 @@ impl Hindsight {
     fn pause_after(&self, now: Timestamp, size: ByteCount) -> Duration {
         match self.path.over_after(now, size) {
             ByteCount::ZERO => Duration::ZERO,
-            over => self.time_for(now, over).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE),
+            over => self.time_for(now, over).unwrap_or(MAX_PACER_WAIT).min(MAX_PACER_WAIT),
         }
     }
 
     /// Payload bytes of a frame that occupies `carried` link bytes.
     fn payload_in(&self, carried: ByteCount) -> ByteCount {
-        let headers = DATA_HEADER as u64 + CARRIAGE;
+        let headers = DATA_HEADER as u64 + DATAGRAM_OVERHEAD;
         let whole = self.payload.get() + headers;
         let (fragments, rest) = (carried.get() / whole, carried.get() % whole);
         ByteCount::new(fragments * self.payload.get() + rest.saturating_sub(headers))
@@ -137,7 +137,7 @@ impl Hindsight {
 
     /// Link bytes for a frame that is sent at `now` into an empty queue.
     fn share(&self, now: Timestamp) -> ByteCount {
-        let loss = self.loss.min(MOST_LOSS);
+        let loss = self.loss.min(MAX_LOSS);
         let stretch = 1.0 + HORIZON_FOR_LOST * loss / (1.0 - loss);
         let left_out = if self.left_out { self.interval } else { Duration::ZERO };
         self.carried(now, (self.horizon + left_out).mul_f64(stretch))
@@ -160,7 +160,7 @@ impl Hindsight {
 
 /// Interval between two frames that fill the link.
 fn period(interval: Duration) -> Duration {
-    let intervals = (SHORTEST_PERIOD.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
+    let intervals = (MIN_PERIOD.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
     interval * intervals
 }
 
@@ -168,7 +168,7 @@ impl Hindsight {
     fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         (self.sent, self.left_out) = (true, false);
         self.smallest.on_sent();
-        self.path.take(now, size + ByteCount::new(CARRIAGE));
+        self.path.take(now, size + ByteCount::new(DATAGRAM_OVERHEAD));
     }
 
     fn on_feedback_sent(&mut self, now: Timestamp, carried: ByteCount) {
@@ -215,7 +215,7 @@ impl Controller for Hindsight {
     }
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
+        let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + DATAGRAM_OVERHEAD);
         // Lost fragments also occupy the link, and a frame with fewer fragments is more likely to arrive complete.
         let room = ByteCount::new((self.room(path.now).as_f64() * (1.0 - self.loss)) as u64);
         let budget = self.payload_in(room).saturating_sub(in_flight.queued);

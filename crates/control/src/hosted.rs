@@ -24,9 +24,9 @@ use crate::{
 /// Pacing rate over target for a decision without a pacing interval, as in WebRTC.
 const PACING_FACTOR: f64 = 2.5;
 /// Longest pause between two fragments.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PACING_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest budget of a frame. No link of these calls delivers it within a frame interval.
-const MOST_BUDGET: ByteCount = ByteCount::new(1 << 24);
+const MAX_BUDGET: ByteCount = ByteCount::new(1 << 24);
 
 /// Decision of foreign code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,9 +132,9 @@ impl<H: ControllerHost> HostedController<H> {
             && let Some(decision) = state.with_host(&self.failure, |host| host.decide(path, sending))
         {
             state.decision = Decision {
-                target: decision.target.clamp(self.bounds.least, self.bounds.most),
-                budget: decision.budget.map(|budget| budget.min(MOST_BUDGET)),
-                pacing_interval: decision.pacing_interval.map(|interval| interval.min(LONGEST_PAUSE)),
+                target: decision.target.clamp(self.bounds.min, self.bounds.max),
+                budget: decision.budget.map(|budget| budget.min(MAX_BUDGET)),
+                pacing_interval: decision.pacing_interval.map(|interval| interval.min(MAX_PACING_INTERVAL)),
                 ..decision
             };
             state.made_for = Some(wanted);
@@ -274,8 +274,8 @@ mod tests {
             capacity: None,
         };
         let allowance = hosted(decision, 100).0.allowance(&PathView::default(), InFlight::default());
-        assert_eq!((allowance.budget, allowance.pacing_interval), (MOST_BUDGET, LONGEST_PAUSE));
-        assert_eq!(allowance.target, setup().bounds.most);
+        assert_eq!((allowance.budget, allowance.pacing_interval), (MAX_BUDGET, MAX_PACING_INTERVAL));
+        assert_eq!(allowance.target, setup().bounds.max);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use gemini::{GeminiObservation, gemini};
 #[cfg(feature = "baselines")]
 pub use hrcc::{HrccObservation, hrcc};
 pub use lockstep::{
-    Fallback, HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning,
+    Fallback, HORIZONS, LEVELS, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule, RuleTuning, TrainingSample,
 };
 #[cfg(feature = "baselines")]
 pub use mmsys24::mmsys24;

@@ -1,7 +1,8 @@
 //! Limits: each one narrows the budget that a controller allows, by observations of the path or the value of bits.
 //!
 //! ```text
-//! Controller::allowance --> delivered --> silence --> short queue --> ceiling --> narrow path --> sound --> parity --> encoder
+//! Controller::allowance --> delivered --> silence --> short queue --> ceiling --> narrow path --> sound --> messages
+//!                       --> parity --> encoder
 //! ```
 //!
 //! A limit is a small value behind one function of the [`PathView`] and the [`Budget`] so far. [`narrow`] applies a list

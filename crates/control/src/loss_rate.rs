@@ -1,7 +1,7 @@
 //! Loss rate of fragments, and the parity that frames need. A frame is useful only if all its fragments arrive, or
 //! enough of them with parity.
 
-use lockstep_transport::MOST_PARITY;
+use lockstep_transport::MAX_PARITY_FRAGMENTS;
 use lockstep_units::ByteCount;
 
 use crate::{Gross, LossConfig, Net};
@@ -91,7 +91,7 @@ impl LossRate {
         let mean = self.share * fragments as f64 / (1.0 - self.share).max(NEGLIGIBLE);
         let worth = self.config.worth;
         let (mut best, mut sum, mut most) = (0, 0.0, 0.0);
-        for (parity, gain) in (1..=MOST_PARITY).zip(self.gains(fragments)) {
+        for (parity, gain) in (1..=MAX_PARITY_FRAGMENTS).zip(self.gains(fragments)) {
             let net = gain * worth * at_stake - 1.0 / (fragments + u64::from(parity)) as f64;
             sum += net;
             if sum > most {

@@ -46,7 +46,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 const OBSERVATION_WINDOW: Duration = Duration::from_millis(500);
 const RAMP_UP_DELAY_MS: f64 = 10.0;
 const FILTERING_DELAY_MS: f64 = 120.0;
-const MOST_RAMP_UP: f64 = 0.5;
+const MAX_RAMP_UP: f64 = 0.5;
 const RAMP_UP_QUEUE_MS: f64 = 50.0;
 const LOSS_INTERVALS_MISSED: f64 = 7.0;
 const WARPING_THRESHOLD_MS: f64 = 50.0;
@@ -55,12 +55,12 @@ const REFERENCE_LOSS: f64 = 0.01;
 const LOSS_PENALTY_MS: f64 = 10.0;
 const REFERENCE_MARKING: f64 = 0.01;
 const MARKING_PENALTY_MS: f64 = 2.0;
-const MOST_SIGNAL_MS: f64 = 500.0;
+const MAX_SIGNAL_MS: f64 = 500.0;
 const LOSS_SMOOTHING: f64 = 0.1;
 const SHAPING_FRAMES: f64 = 30.0;
 const SHAPING_WEIGHT: f64 = 0.1;
-const MOST_SHAPING: f64 = 0.05;
-const LEAST_RATE: Bitrate = Bitrate::from_kbps(150);
+const MAX_SHAPING: f64 = 0.05;
+const MIN_RATE: Bitrate = Bitrate::from_kbps(150);
 const REFERENCE_RATE_BPS: f64 = 1_500_000.0;
 const FILTER_SAMPLES: usize = 15;
 const LOSS_INTERVAL_WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
@@ -123,7 +123,7 @@ impl Observations {
         self.arrivals.back().map(|&(.., delay, _)| delay)
     }
 
-    fn most_queueing_delay_ms(&self) -> f64 {
+    fn max_queueing_delay_ms(&self) -> f64 {
         self.arrivals.iter().map(|&(.., delay, _)| delay).fold(0.0, f64::max)
     }
 
@@ -197,7 +197,7 @@ impl Nada {
         let relative_marking = self.smoothed_marking / REFERENCE_MARKING;
         let penalties =
             MARKING_PENALTY_MS * relative_marking * relative_marking + LOSS_PENALTY_MS * relative_loss * relative_loss;
-        (warped + penalties).min(MOST_SIGNAL_MS)
+        (warped + penalties).min(MAX_SIGNAL_MS)
     }
 
     /// Updates the rate (RFC 8698, section 4.3), `elapsed_ms` after the last update.
@@ -212,17 +212,17 @@ impl Nada {
         let signal_ms = self.signal_ms(queueing_delay_ms);
         let previous_ms = std::mem::replace(&mut self.last_signal_ms, signal_ms);
         let rate = self.rate_bps;
-        let rate = if window.lost == 0 && self.observations.most_queueing_delay_ms() < RAMP_UP_DELAY_MS {
+        let rate = if window.lost == 0 && self.observations.max_queueing_delay_ms() < RAMP_UP_DELAY_MS {
             let reaction_ms = self.round_trip_ms + UPDATE_INTERVAL.as_secs_f64() * 1e3 + FILTERING_DELAY_MS;
-            let growth = (RAMP_UP_QUEUE_MS / reaction_ms).min(MOST_RAMP_UP);
+            let growth = (RAMP_UP_QUEUE_MS / reaction_ms).min(MAX_RAMP_UP);
             rate.max((1.0 + growth) * self.observations.receive_rate_bps())
         } else {
             let offset = signal_ms - PRIORITY * REFERENCE_SIGNAL_MS * REFERENCE_RATE_BPS / rate;
             let change = signal_ms - previous_ms;
             rate - KAPPA * (elapsed_ms / TAU_MS) * (offset / TAU_MS) * rate - KAPPA * ETA * (change / TAU_MS) * rate
         };
-        let least = LEAST_RATE.clamp(self.bounds.least, self.bounds.most);
-        self.rate_bps = rate.clamp(least.as_bps() as f64, self.bounds.most.as_bps() as f64);
+        let least = MIN_RATE.clamp(self.bounds.min, self.bounds.max);
+        self.rate_bps = rate.clamp(least.as_bps() as f64, self.bounds.max.as_bps() as f64);
     }
 }
 
@@ -270,8 +270,8 @@ impl Controller for Nada {
     /// Bytes in the pacer lower the encoder's rate and raise the sending rate (RFC 8698, section 5.2.2).
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
         let drain = SHAPING_WEIGHT * 8.0 * in_flight.queued.as_f64() * SHAPING_FRAMES;
-        let encoder = self.rate_bps - drain.min(MOST_SHAPING * self.rate_bps);
-        let sending = (self.rate_bps + drain).min(self.bounds.most.as_bps() as f64);
+        let encoder = self.rate_bps - drain.min(MAX_SHAPING * self.rate_bps);
+        let sending = (self.rate_bps + drain).min(self.bounds.max.as_bps() as f64);
         let bps = |rate: f64| Bitrate::from_bps(rate.round() as u64);
         self.bucket.allowance(path.now, in_flight, bps(encoder), bps(sending))
     }

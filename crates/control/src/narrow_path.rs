@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{Feedback, ReversePathConfig, wire::CARRIAGE};
+use lockstep_transport::{Feedback, ReversePathConfig, wire::DATAGRAM_OVERHEAD};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{NarrowPathConfig, PathView};
@@ -24,18 +24,18 @@ const NEARLY: f64 = 0.99;
 /// A queue within this many pauses after a trial counts as caused by the trial.
 const TRIAL: u32 = 3;
 /// Upper bound of the pause between trials, as a multiple of the first one.
-const MOST_PAUSES: u32 = 64;
+const MAX_PAUSES: u32 = 64;
 /// A sender may double its rate in a round trip (RFC 5681, slow start).
 const GROWTH: u64 = 2;
 
 /// Maximum number of remembered arrivals. More in a window cannot come from a narrow path.
-const MOST_ARRIVALS: usize = 1_024;
+const MAX_ARRIVALS: usize = 1_024;
 
 /// Narrow-path detector, which uses acknowledgements.
 #[derive(Debug)]
 pub struct NarrowPath {
     /// Minimum queueing delay of the present period.
-    period_least: Option<Duration>,
+    min_period: Option<Duration>,
     /// Start of the present period. Times of periods and arrivals are by the receiver's clock.
     period_began: Timestamp,
     standing: u32,
@@ -65,7 +65,7 @@ impl NarrowPath {
     #[must_use]
     pub fn new(config: NarrowPathConfig, queue: ReversePathConfig, retry: Duration) -> Self {
         Self {
-            period_least: None,
+            min_period: None,
             period_began: Timestamp::ZERO,
             standing: 0,
             arrivals: VecDeque::new(),
@@ -111,7 +111,12 @@ impl NarrowPath {
     /// Handles feedback. `path` includes it.
     pub fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) {
         for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
-            self.on_arrival(path.now, arrival.arrived_at, wait.above_least, arrival.size + ByteCount::new(CARRIAGE));
+            self.on_arrival(
+                path.now,
+                arrival.arrived_at,
+                wait.above_min,
+                arrival.size + ByteCount::new(DATAGRAM_OVERHEAD),
+            );
         }
     }
 
@@ -120,7 +125,7 @@ impl NarrowPath {
         self.arrived += size.get();
         let window = self.window;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(window, first) || self.arrivals.len() > MAX_ARRIVALS)
         {
             self.arrived -= size;
             self.arrivals.pop_front();
@@ -129,10 +134,10 @@ impl NarrowPath {
             // Data that waited for a stopped receiver arrives all at once. Its beginning looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
-        self.period_least = Some(self.period_least.map_or(queued, |least| least.min(queued)));
+        self.min_period = Some(self.min_period.map_or(queued, |least| least.min(queued)));
         if at.saturating_since(self.period_began) >= self.queue.period {
             self.period_began = at;
-            let queue = self.period_least.take().unwrap_or_default();
+            let queue = self.min_period.take().unwrap_or_default();
             self.adapt(now, queue);
         }
     }
@@ -155,7 +160,7 @@ impl NarrowPath {
         if self.standing >= standing_periods {
             if self.tried {
                 let failed = since < TRIAL * pause;
-                self.pause = if failed { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };
+                self.pause = if failed { (2 * self.pause).min(MAX_PAUSES * pause) } else { pause };
                 self.tried = false;
             }
             self.changed_at = now;
@@ -216,7 +221,8 @@ mod tests {
                 if self.free_at.saturating_since(sent_at) > most {
                     continue;
                 }
-                let time = Duration::from_secs_f64(((bytes + CARRIAGE) * 8) as f64 / self.bits_per_second as f64);
+                let time =
+                    Duration::from_secs_f64(((bytes + DATAGRAM_OVERHEAD) * 8) as f64 / self.bits_per_second as f64);
                 self.free_at = self.free_at.max(sent_at) + time;
                 let arrived_at = self.free_at;
                 let acknowledged = vec![AcknowledgedFragment {

@@ -79,8 +79,8 @@ impl PathObserver {
             base_round_trip: self.silence.base_round_trip(),
             feedback_delay: self.silence.mean_feedback_delay(),
             queueing_delays: self.queueing.delays(),
-            delivered: self.deliveries.most_in_window(),
-            burst: self.deliveries.most_by_bursts(),
+            delivered: self.deliveries.max_in_window(),
+            burst: self.deliveries.max_by_bursts(),
             last_burst: self.bursts.last().copied(),
             burst_rate: self.bursts.recent_rate(now),
             cross_traffic: self.cross_traffic.at(now, &self.bursts),
@@ -152,7 +152,7 @@ impl PathObserver {
         for (arrival, wait) in feedback.acknowledged.iter().zip(self.queueing.delays()) {
             self.bursts.on_arrival(now, arrival, wait.queued);
             self.deliveries.on_arrival(now, arrival, self.bursts.last());
-            self.cross_traffic.on_arrival(arrival, wait.above_least, &self.bursts);
+            self.cross_traffic.on_arrival(arrival, wait.above_min, &self.bursts);
         }
     }
 
@@ -191,14 +191,14 @@ impl PathObserver {
 
     /// Pause after a hello during silence.
     #[must_use]
-    pub fn greeting_pause(&self, now: Timestamp) -> Duration {
-        self.probing.greeting_pause(now, &self.silence, &self.deliveries)
+    pub fn hello_interval(&self, now: Timestamp) -> Duration {
+        self.probing.hello_interval(now, &self.silence, &self.deliveries)
     }
 
     /// Minimum pause between two fragments if the bottleneck queue is shorter than a frame, at any pacing of the
     /// controller.
     #[must_use]
-    pub fn least_pause(&self) -> Duration {
-        self.short_queue.least_pause()
+    pub fn min_pause(&self) -> Duration {
+        self.short_queue.min_pause()
     }
 }

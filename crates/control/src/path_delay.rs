@@ -18,7 +18,7 @@ use lockstep_units::Timestamp;
 
 use crate::PathDelayConfig;
 use crate::base_delay::BaseDelay;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 
 /// Pause before a packet that starts a frame. Packets after shorter pauses wait behind their own frame; the pacer's
 /// longest interval is shorter.
@@ -29,7 +29,7 @@ const TOLERANCE: (i64, i64) = (8, 5);
 const CARRIED_WEIGHT: f64 = 0.1;
 
 impl PathDelayConfig {
-    fn least_step_nanos(&self) -> i64 {
+    fn min_step_nanos(&self) -> i64 {
         i64::try_from(self.least_step.as_nanos()).unwrap_or(i64::MAX)
     }
 }
@@ -60,7 +60,7 @@ impl Candidate {
 
     fn tolerance(&self) -> i64 {
         let (share, least) = TOLERANCE;
-        (self.first.saturating_sub(self.before) / share).max(self.config.least_step_nanos() / least)
+        (self.first.saturating_sub(self.before) / share).max(self.config.min_step_nanos() / least)
     }
 
     /// Adds the bytes and the nanoseconds between the departures of the first packets of two equally late frames.
@@ -123,7 +123,7 @@ impl DelayStep {
         let before = self.before.replace(last.delay).unwrap_or(last.delay);
         let gap = sent_at.saturating_since(last.sent_at).as_nanos() as f64;
         let carried = self.carried;
-        let least_step = self.config.least_step_nanos();
+        let least_step = self.config.min_step_nanos();
         self.carried += CARRIED_WEIGHT * ((last.bytes + behind) / gap - carried);
         let Some(candidate) = &mut self.candidate else {
             let rested = before.abs_diff(last.delay) < least_step.unsigned_abs();
@@ -167,7 +167,7 @@ pub struct Wait {
     /// Delay above the minimum since the path last became longer.
     pub queued: Duration,
     /// Delay above the minimum, including the time before the path became longer.
-    pub above_least: Duration,
+    pub above_min: Duration,
 }
 
 /// Queueing delay of packets over a path that may become longer.
@@ -194,7 +194,7 @@ impl PathDelay {
     pub(crate) fn wait(&mut self, arrival: &AcknowledgedFragment) -> Wait {
         let (delay, shortest) = self.base.update(arrival.sent_at, arrival.arrived_at);
         let (_, least) = self.least.update(arrival.sent_at, arrival.arrived_at);
-        let base = match self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_CARRIAGE) {
+        let base = match self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES) {
             Some(longer) => {
                 self.base.restart(arrival.arrived_at, longer);
                 self.steps += 1;
@@ -203,7 +203,7 @@ impl PathDelay {
             None => shortest,
         };
         let above = |base: i64| Duration::from_nanos(delay.abs_diff(base));
-        Wait { queued: above(base), above_least: above(least) }
+        Wait { queued: above(base), above_min: above(least) }
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
             for sent in [0, 1 << 40, u64::MAX / 2, u64::MAX - 5] {
                 let mut arrival = arrival(0.0, 0.0, 900);
                 (arrival.sent_at, arrival.arrived_at) = (Timestamp::from_nanos(sent), Timestamp::from_nanos(nanos));
-                assert!(delay.wait(&arrival).above_least <= Duration::MAX);
+                assert!(delay.wait(&arrival).above_min <= Duration::MAX);
             }
         }
     }
@@ -292,7 +292,7 @@ mod tests {
                 sent_at += pause as f64 / 1e3;
                 for packet in 0..packets {
                     let sent = sent_at + f64::from(packet) * 0.001;
-                    let carried = size as f64 + DATAGRAM_CARRIAGE;
+                    let carried = size as f64 + DATAGRAM_OVERHEAD_BYTES;
                     free_at = free_at.max(sent) + carried / rate;
                     delay.wait(&arrival(sent, 0.02 + free_at - sent, size));
                     prop_assert_eq!(delay.steps(), 0);

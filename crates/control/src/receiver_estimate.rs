@@ -23,8 +23,8 @@ const INCREASE: f64 = 1.05;
 const DECREASE: f64 = 0.5;
 
 /// Minimum time and number of datagrams of a loss share.
-const LEAST_TIME: Duration = Duration::from_millis(200);
-const LEAST_DATAGRAMS: u64 = 20;
+const MIN_LOSS_INTERVAL: Duration = Duration::from_millis(200);
+const MIN_DATAGRAMS: u64 = 20;
 
 /// Pacing rate over target.
 const PACING_FACTOR: f64 = 2.5;
@@ -40,15 +40,15 @@ struct LossController {
 
 impl LossController {
     fn new(bounds: RateBounds) -> Self {
-        Self { loss: ReportedLoss::default(), taken_at: Timestamp::ZERO, bounds, rate: bounds.most }
+        Self { loss: ReportedLoss::default(), taken_at: Timestamp::ZERO, bounds, rate: bounds.max }
     }
 
     /// Adds a feedback that arrived while the flow sent at `target`. A decrease starts from there, not from an unused
     /// allowance.
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback, target: Bitrate) {
         self.loss.on_feedback(feedback);
-        let few = self.loss.since_taken().due < LEAST_DATAGRAMS;
-        if few || now.saturating_since(self.taken_at) < LEAST_TIME {
+        let few = self.loss.since_taken().due < MIN_DATAGRAMS;
+        if few || now.saturating_since(self.taken_at) < MIN_LOSS_INTERVAL {
             return;
         }
         self.taken_at = now;
@@ -60,7 +60,7 @@ impl LossController {
         } else {
             self.rate
         };
-        self.rate = rate.clamp(self.bounds.least, self.bounds.most);
+        self.rate = rate.clamp(self.bounds.min, self.bounds.max);
     }
 }
 
@@ -99,7 +99,7 @@ impl ReceiverEstimate {
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.loss.on_feedback(now, feedback, self.target());
         if let Some(capacity) = feedback.estimate.capacity {
-            self.estimate = capacity.clamp(self.bounds.least, self.bounds.most);
+            self.estimate = capacity.clamp(self.bounds.min, self.bounds.max);
         }
     }
 }

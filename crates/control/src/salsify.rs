@@ -26,7 +26,7 @@ const PACING_SHARE: u32 = 5;
 
 /// Lower bound of the inter-arrival average. Below it, the average shows only that the link is faster than the sender.
 /// At 50 us a window holds 2,000 fragments, 240 Mb/s.
-const SHORTEST_INTER_ARRIVAL: Duration = Duration::from_micros(50);
+const MIN_INTER_ARRIVAL: Duration = Duration::from_micros(50);
 
 /// Salsify's window.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl SalsifyWindow {
 impl SalsifyWindow {
     fn on_feedback(&mut self, feedback: &Feedback) {
         if let Some(inter_arrival) = feedback.estimate.inter_arrival {
-            *self = Self::at(self.payload, inter_arrival.max(SHORTEST_INTER_ARRIVAL));
+            *self = Self::at(self.payload, inter_arrival.max(MIN_INTER_ARRIVAL));
         }
     }
 }

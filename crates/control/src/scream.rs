@@ -41,7 +41,7 @@ use crate::base_delay::BaseDelay;
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, PathView, RateBounds, TokenBucket, Traits};
 
 const QUEUE_DELAY_TARGET: f64 = 0.06;
-const LEAST_WINDOW: f64 = 3_000.0;
+const MIN_WINDOW: f64 = 3_000.0;
 const IN_FLIGHT_HEAD_ROOM: f64 = 1.5;
 const LOSS_BETA: f64 = 0.7;
 const ECN_BETA: f64 = 0.8;
@@ -52,13 +52,13 @@ const VIRTUAL_ROUND_TRIP: f64 = 0.025;
 const QUEUE_DELAY_WEIGHT: f64 = 0.25;
 const INFLECTION_ROUND_TRIPS: f64 = 10.0;
 const IN_FLIGHT_LIMIT: f64 = 0.9;
-const MOST_IN_FLIGHT_COMPENSATION: f64 = 1.5;
+const MAX_IN_FLIGHT_COMPENSATION: f64 = 1.5;
 const PACING_HEAD_ROOM: f64 = 1.5;
-const LEAST_PACING_RATE: Bitrate = Bitrate::from_kbps(50);
+const MIN_PACING_RATE: Bitrate = Bitrate::from_kbps(50);
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const BASE_DELAY_MEMORY: Duration = Duration::from_secs(120);
 /// Maximum number of remembered transmissions; more are never in flight.
-const MOST_TRANSMISSIONS: usize = 16_384;
+const MAX_TRANSMISSIONS: usize = 16_384;
 
 /// Transmissions after the newest one that arrived.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Transmissions {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount, round_trip: f64) {
         self.sizes.push_back(size.get());
         self.bytes += size.get();
-        if self.sizes.len() > MOST_TRANSMISSIONS {
+        if self.sizes.len() > MAX_TRANSMISSIONS {
             self.pop();
         }
         if now.saturating_since(self.round_trip_from).as_secs_f64() > round_trip {
@@ -145,7 +145,7 @@ impl Scream {
             queue_delay_at: None,
             lost: false,
             marked: false,
-            window: LEAST_WINDOW,
+            window: MIN_WINDOW,
             inflection: 1.0,
             inflection_at: None,
             congested_at: Timestamp::ZERO,
@@ -215,7 +215,7 @@ impl Scream {
             let marked = (2.0 * 2.0 / packets * excess).min(1.0);
             self.window *= 1.0 - marked / 2.0 * (1.0 - self.segment_share()).max(0.5);
         }
-        self.window = self.window.max(LEAST_WINDOW);
+        self.window = self.window.max(MIN_WINDOW);
         self.reacted_at = Some(now);
     }
 
@@ -231,7 +231,7 @@ impl Scream {
         increment *= (1.0 - self.mean_queue_delay / (QUEUE_DELAY_TARGET / 4.0)).max(0.1);
         increment *= 1.0 + MULTIPLICATIVE_INCREASE * self.window / self.segment * calm * scale;
         let most = self.segment + self.transmissions.most() * IN_FLIGHT_HEAD_ROOM;
-        if self.window + increment <= most && self.target < self.bounds.most {
+        if self.window + increment <= most && self.target < self.bounds.max {
             self.window += increment;
         }
     }
@@ -240,11 +240,11 @@ impl Scream {
     fn target(&self, round_trip: f64, in_flight_share: f64) -> Bitrate {
         let mut share = 1.0;
         if self.queue_delay > 0.25 * QUEUE_DELAY_TARGET && in_flight_share > IN_FLIGHT_LIMIT {
-            share /= (in_flight_share / IN_FLIGHT_LIMIT).min(MOST_IN_FLIGHT_COMPENSATION);
+            share /= (in_flight_share / IN_FLIGHT_LIMIT).min(MAX_IN_FLIGHT_COMPENSATION);
         }
         share *= 1.0 - (self.segment_share() - 0.1).clamp(0.0, 0.2);
         let bps = share * 8.0 * self.window / round_trip.max(1e-3);
-        Bitrate::from_bps(bps.round() as u64).clamp(self.bounds.least, self.bounds.most)
+        Bitrate::from_bps(bps.round() as u64).clamp(self.bounds.min, self.bounds.max)
     }
 }
 
@@ -289,7 +289,7 @@ impl Controller for Scream {
     /// Draft, "Sender Transmission Control". The bytes in flight are those of the transport. Bytes that it declared
     /// lost must not keep the window closed after an outage.
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        let pacing = self.target.max(LEAST_PACING_RATE).mul_f64(PACING_HEAD_ROOM);
+        let pacing = self.target.max(MIN_PACING_RATE).mul_f64(PACING_HEAD_ROOM);
         let allowance = self.bucket.allowance(path.now, in_flight, self.target, pacing);
         let room = ByteCount::new((WINDOW_OVERHEAD * self.window) as u64).saturating_sub(in_flight.bytes);
         Allowance { budget: allowance.budget.min(room), ..allowance }

@@ -17,15 +17,15 @@ pub struct RateBounds {
     /// Initial rate.
     pub initial: Bitrate,
     /// Lower bound.
-    pub least: Bitrate,
+    pub min: Bitrate,
     /// Upper bound.
-    pub most: Bitrate,
+    pub max: Bitrate,
 }
 
 impl Default for RateBounds {
     /// 300 kb/s at the start, as in WebRTC and AlphaRTC; 30 kb/s to 20 Mb/s.
     fn default() -> Self {
-        Self { initial: Bitrate::from_kbps(300), least: Bitrate::from_kbps(30), most: Bitrate::from_kbps(20_000) }
+        Self { initial: Bitrate::from_kbps(300), min: Bitrate::from_kbps(30), max: Bitrate::from_kbps(20_000) }
     }
 }
 

@@ -21,22 +21,22 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
-use self::places::Places;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use self::places::QueueOutcomes;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 use crate::{PathConfig, ShortQueueConfig};
 
 /// Interval at which evidence fades, to save work.
 const FADES_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of remembered fragments, as in the transport's loss detection.
-const MOST_SENT: usize = 16_384;
+const MAX_FRAGMENTS: usize = 16_384;
 /// Time after which a packet is no longer expected to be acknowledged; loss detection has decided by then.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum number of remembered frames.
-const MOST_FRAMES: usize = 256;
+const MAX_FRAMES: usize = 256;
 /// Pause between packets of different frames. The pacer's longest interval is shorter.
 const SEPARATE: Duration = Duration::from_millis(10);
 /// Minimum number of fragments that define a rate: two, and one to spare.
-const LEAST_FRAGMENTS: usize = 3;
+const MIN_FRAGMENTS: usize = 3;
 /// One of this many fragments may be overtaken, so the last ones do not count for the rate.
 const OVERTAKEN: usize = 4;
 
@@ -97,7 +97,7 @@ impl Burst {
     fn add(&mut self, arrival: &AcknowledgedFragment) {
         self.sent_at.0 = self.sent_at.0.min(arrival.sent_at);
         self.sent_at.1 = self.sent_at.1.max(arrival.sent_at);
-        if self.arrivals.len() < MOST_SENT {
+        if self.arrivals.len() < MAX_FRAGMENTS {
             self.arrivals.push((arrival.arrived_at, whole(arrival.size)));
         }
     }
@@ -106,7 +106,7 @@ impl Burst {
     /// overtaken.
     fn rate(&self, slowed: f64) -> Option<(f64, bool)> {
         let count = self.arrivals.len();
-        let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
+        let in_order = (count - count / OVERTAKEN).max(MIN_FRAGMENTS);
         let arrivals = self.arrivals.get(..in_order)?;
         let time = arrivals[in_order - 1].0.saturating_since(arrivals[0].0).as_secs_f64();
         if time <= 0.0 {
@@ -121,7 +121,7 @@ impl Burst {
 
 /// Link bytes of a datagram of `size`.
 fn whole(size: ByteCount) -> f64 {
-    size.as_f64() + DATAGRAM_CARRIAGE
+    size.as_f64() + DATAGRAM_OVERHEAD_BYTES
 }
 
 /// A bottleneck queue that is shorter than a frame.
@@ -134,7 +134,7 @@ pub struct BottleneckQueue {
     /// [`ShortQueueConfig::most_paced`].
     most_paced: Duration,
     /// Longest pause between two fragments. A codec that follows a rate drains the pacer in this time.
-    longest_pause: Duration,
+    max_pause: Duration,
 }
 
 impl BottleneckQueue {
@@ -147,9 +147,9 @@ impl BottleneckQueue {
 
     /// Highest target for a codec that follows a rate: the path's rate minus the rate that drains the pacer soon.
     #[must_use]
-    pub fn most_target(&self, queued: ByteCount) -> Bitrate {
+    pub fn max_target(&self, queued: ByteCount) -> Bitrate {
         let over = (queued.as_f64() - self.rate * self.most_paced.as_secs_f64()).max(0.0);
-        Bitrate::from_bytes_per_second((self.rate - over / self.longest_pause.as_secs_f64()).max(0.0))
+        Bitrate::from_bytes_per_second((self.rate - over / self.max_pause.as_secs_f64()).max(0.0))
     }
 
     /// Minimum time in which `queued` bytes in the pacer leave.
@@ -176,7 +176,7 @@ pub(crate) struct ShortQueue {
     sent: VecDeque<Sent>,
     /// Sending time of the last packet with a known outcome.
     known_until: Timestamp,
-    places: Places,
+    places: QueueOutcomes,
     faded_at: Timestamp,
     burst: Burst,
     /// The last frames with an arrival, in order.
@@ -197,7 +197,7 @@ impl ShortQueue {
             rate: None,
             sent: VecDeque::new(),
             known_until: Timestamp::ZERO,
-            places: Places::default(),
+            places: QueueOutcomes::default(),
             faded_at: Timestamp::ZERO,
             burst: Burst::default(),
             arrived_frames: VecDeque::new(),
@@ -210,7 +210,7 @@ impl ShortQueue {
         let bytes = whole(size);
         self.waiting = self.waiting.until(now, self.rate);
         self.waiting.bytes += bytes;
-        if self.sent.len() == MOST_SENT {
+        if self.sent.len() == MAX_FRAGMENTS {
             self.sent.pop_front();
         }
         self.sent.push_back(Sent { at: now, bytes, outcome: Outcome::Unknown });
@@ -228,7 +228,7 @@ impl ShortQueue {
             if frame != self.burst.frame {
                 self.learn_rate();
                 self.burst.begin(arrival);
-                if self.arrived_frames.len() == MOST_FRAMES {
+                if self.arrived_frames.len() == MAX_FRAMES {
                     self.arrived_frames.pop_front();
                 }
                 self.arrived_frames.push_back(arrival.frame);
@@ -246,17 +246,17 @@ impl ShortQueue {
             self.note(fragment.sent_at, if away { Outcome::Away } else { Outcome::Lost });
         }
         self.count(now);
-        self.holds = self.what_fits();
+        self.holds = self.capacity_packets();
     }
 
     /// The queue and the path's rate, once the queue is known to be short.
     pub(crate) fn known(&self) -> Option<BottleneckQueue> {
-        let (most_paced, longest_pause) = (self.config.most_paced, self.path.window);
-        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, longest_pause })
+        let (most_paced, max_pause) = (self.config.most_paced, self.path.window);
+        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate, most_paced, max_pause })
     }
 
     /// Minimum pause after the last packet, so that the next one fits.
-    pub(crate) fn least_pause(&self) -> Duration {
+    pub(crate) fn min_pause(&self) -> Duration {
         let Some((holds, rate)) = self.holds.zip(self.rate) else { return Duration::ZERO };
         let over = self.waiting.bytes + self.packet - (self.config.used * holds).max(self.packet);
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(self.path.window)
@@ -315,13 +315,13 @@ impl ShortQueue {
         let share = libm::exp2(-time.div_duration_f64(2 * self.path.memory));
         self.places.fade(share);
         if self.holds.is_some() {
-            self.holds = self.what_fits();
+            self.holds = self.capacity_packets();
         }
     }
 
     /// Capacity of the queue in bytes, if packets behind more are lost.
-    fn what_fits(&self) -> Option<f64> {
-        self.places.what_fits(&self.config).map(|packets| packets as f64 * self.packet)
+    fn capacity_packets(&self) -> Option<f64> {
+        self.places.capacity_packets(&self.config).map(|packets| packets as f64 * self.packet)
     }
 }
 
@@ -391,7 +391,7 @@ mod tests {
                         congestion_experienced: false,
                     });
                 }
-                self.now += pace.max(self.queue.least_pause());
+                self.now += pace.max(self.queue.min_pause());
             }
             let count = lost.len();
             let feedback = Feedback {
@@ -446,10 +446,10 @@ mod tests {
     fn frame_that_fits_is_not_delayed() {
         let mut path = Path::new(2_000, 10, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
-        assert!(path.queue.least_pause() > Duration::ZERO);
+        assert!(path.queue.min_pause() > Duration::ZERO);
         path.now += Duration::from_secs(1);
         path.queue.on_transmit(path.now, ByteCount::new(PAYLOAD));
-        assert_eq!(path.queue.least_pause(), Duration::ZERO, "one of ten places is in use");
+        assert_eq!(path.queue.min_pause(), Duration::ZERO, "one of ten places is in use");
     }
 
     #[test]
@@ -469,14 +469,14 @@ mod tests {
         let mut path = Path::new(2_000, 5, |_| false);
         (0..10).for_each(|number| _ = path.frame(number, 30));
         let queue = path.queue.known().unwrap();
-        let target = |queued| queue.most_target(ByteCount::new(queued)).as_mbps();
+        let target = |queued| queue.max_target(ByteCount::new(queued)).as_mbps();
         assert!(
             (1.8..2.1).contains(&target(10_000)),
             "bytes that leave soon do not lower the target: {}",
             target(10_000)
         );
         assert!((0.8..1.2).contains(&target(16_500 + 62_500)), "a quarter of a second waits: {}", target(79_000));
-        assert_eq!(queue.most_target(ByteCount::new(500_000)), Bitrate::ZERO);
+        assert_eq!(queue.max_target(ByteCount::new(500_000)), Bitrate::ZERO);
         let time = queue.time_to_leave(ByteCount::new(255_000));
         assert!((0.9..1.1).contains(&time.as_secs_f64()), "{time:?}");
     }
@@ -549,7 +549,7 @@ mod tests {
             let mut path = Path::new(kbps, holds, |_| false);
             for number in 0..20 {
                 path.frame(number, fragments);
-                prop_assert!(path.queue.least_pause() <= PathConfig::default().window);
+                prop_assert!(path.queue.min_pause() <= PathConfig::default().window);
             }
         }
     }

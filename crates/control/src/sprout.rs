@@ -39,7 +39,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::ClaimedShare;
-use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
+use crate::fragments::{DATAGRAM_OVERHEAD_BYTES, MAX_PACING_SECONDS};
 use crate::{Allowance, Controller, ControllerSetup, InFlight, Input, Latency, PathView, SproutConfig, Traits, Tuning};
 use busy_time::BusyTime;
 use jitter::Jitter;
@@ -48,9 +48,9 @@ use rate_filter::RateFilter;
 /// Standard deviation of the first rate (natural logarithm).
 const FIRST_RATE_SPREAD: f64 = 0.5;
 /// Link overhead of a fragment, bytes.
-const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
+const HEADERS: f64 = DATAGRAM_OVERHEAD_BYTES + DATA_HEADER as f64;
 /// Maximum number of remembered packets; more are never in flight.
-const MOST_ON_THE_WAY: usize = 16_384;
+const MAX_PACKETS_IN_FLIGHT: usize = 16_384;
 
 /// Payload bytes of a frame in `link_bytes`, with headers for each fragment of up to `payload` bytes. On a slow link,
 /// headers can be all that it delivers in a frame interval.
@@ -88,7 +88,7 @@ impl Mode {
 
 /// View of the path by the filter, for a controller that builds on it. Units: seconds, bytes, bytes per second.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outlook {
+pub(crate) struct SproutView {
     /// Mean of the rate, rate of cautious forecasts, and rate of bursts.
     pub mean_rate: f64,
     pub cautious_rate: f64,
@@ -107,7 +107,7 @@ pub(crate) struct Outlook {
     /// Sending time of the oldest packet without feedback; now if there is none.
     pub oldest_at: f64,
     /// Bytes without feedback.
-    pub on_the_way: f64,
+    pub bytes_in_flight: f64,
 }
 
 /// A packet in flight.
@@ -129,7 +129,7 @@ pub struct Sprout {
     frame_interval: f64,
     least_target: Bitrate,
     busy: BusyTime,
-    on_the_way: VecDeque<Sent>,
+    packets_in_flight: VecDeque<Sent>,
     first_sequence: u64,
     /// Time when the sender's own packets alone would have left, at the rate of bursts.
     own_left: f64,
@@ -152,9 +152,9 @@ impl Sprout {
             mode: Mode::of(setup.latency, &config),
             payload,
             frame_interval: setup.frame_interval.as_secs_f64(),
-            least_target: setup.bounds.least,
+            least_target: setup.bounds.min,
             busy: BusyTime::new(filter),
-            on_the_way: VecDeque::new(),
+            packets_in_flight: VecDeque::new(),
             first_sequence: 0,
             own_left: 0.0,
             jitter: Jitter::new(setup.tuning.jitter),
@@ -189,7 +189,7 @@ impl Sprout {
     fn pacing_interval_at(&self, path: &PathView<'_>, mean_rate: f64) -> Duration {
         let claimed = self.claimed_share.pacing_interval(path, self.payload, mean_rate);
         claimed.unwrap_or_else(|| {
-            duration_from_seconds((self.payload / (self.config.pacing * mean_rate).max(1.0)).min(LONGEST_PACE))
+            duration_from_seconds((self.payload / (self.config.pacing * mean_rate).max(1.0)).min(MAX_PACING_SECONDS))
         })
     }
 
@@ -218,7 +218,7 @@ impl Sprout {
     /// Adds an acknowledged packet with its queueing delay `waited`, seconds.
     fn on_arrival(&mut self, path: &PathView<'_>, arrival: &AcknowledgedFragment, waited: f64) {
         let sent = arrival.sent_at.as_secs_f64();
-        let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
+        let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES);
 
         let idle = sent >= self.own_left;
         let takes = bytes / self.path_rate(path).max(1.0);
@@ -235,9 +235,9 @@ impl Sprout {
     }
 
     /// View of the path at `path.now`.
-    pub(crate) fn outlook(&self, path: &PathView<'_>) -> Outlook {
+    pub(crate) fn sprout_view(&self, path: &PathView<'_>) -> SproutView {
         let now = path.now.as_secs_f64();
-        Outlook {
+        SproutView {
             mean_rate: self.mean_rate(),
             cautious_rate: self.cautious_rate(path),
             path_rate: self.path_rate(path),
@@ -247,8 +247,8 @@ impl Sprout {
             known_until: self.known_until(path),
             round_trip: self.round_trip(path),
             last_round_trip: self.last_round_trip(path),
-            oldest_at: self.on_the_way.front().map_or(now, |sent| sent.at),
-            on_the_way: self.on_the_way.iter().map(|sent| sent.bytes).sum(),
+            oldest_at: self.packets_in_flight.front().map_or(now, |sent| sent.at),
+            bytes_in_flight: self.packets_in_flight.iter().map(|sent| sent.bytes).sum(),
         }
     }
 
@@ -261,13 +261,13 @@ impl Sprout {
     fn feedback_until(&self, path: &PathView<'_>) -> f64 {
         let free = self.busy.free_at();
         // Later departures would have caused feedback.
-        if self.on_the_way.is_empty() { free } else { free.max(self.feedback_due_for(path)) }
+        if self.packets_in_flight.is_empty() { free } else { free.max(self.feedback_due_for(path)) }
     }
 
     /// Time up to which deliveries are known; `path.now` if nothing is in flight.
     fn known_until(&self, path: &PathView<'_>) -> f64 {
         let now = path.now.as_secs_f64();
-        let Some(oldest) = self.on_the_way.front() else { return now };
+        let Some(oldest) = self.packets_in_flight.front() else { return now };
         self.feedback_until(path).max(oldest.at).min(now)
     }
 
@@ -275,7 +275,7 @@ impl Sprout {
     fn backlog(&self, path: &PathView<'_>) -> f64 {
         let (now, cautious_rate) = (path.now.as_secs_f64(), self.cautious_rate(path));
         let mut free = self.feedback_until(path);
-        for sent in &self.on_the_way {
+        for sent in &self.packets_in_flight {
             free = free.max(sent.at) + sent.bytes / cautious_rate;
         }
         (free - now).max(0.0)
@@ -284,9 +284,10 @@ impl Sprout {
 
 impl Sprout {
     pub(crate) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
-        self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_CARRIAGE });
-        if self.on_the_way.len() > MOST_ON_THE_WAY {
-            self.on_the_way.pop_front();
+        self.packets_in_flight
+            .push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_OVERHEAD_BYTES });
+        if self.packets_in_flight.len() > MAX_PACKETS_IN_FLIGHT {
+            self.packets_in_flight.pop_front();
             self.first_sequence += 1;
         }
         self.claimed_share.on_transmit(size);
@@ -296,7 +297,7 @@ impl Sprout {
         for (arrival, wait) in feedback.acknowledged.iter().zip(path.queueing_delays) {
             self.on_arrival(path, arrival, wait.queued.as_secs_f64());
         }
-        while self.first_sequence <= feedback.highest_sequence && self.on_the_way.pop_front().is_some() {
+        while self.first_sequence <= feedback.highest_sequence && self.packets_in_flight.pop_front().is_some() {
             self.first_sequence += 1;
         }
         self.cautious_rate.set(None);
@@ -304,10 +305,10 @@ impl Sprout {
 
     pub(crate) fn on_time(&mut self, path: &PathView<'_>) {
         let now = path.now.as_secs_f64();
-        let oldest_at = self.on_the_way.front().map_or(now, |sent| sent.at);
+        let oldest_at = self.packets_in_flight.front().map_or(now, |sent| sent.at);
         let delay = self.last_round_trip(path).max(now - oldest_at);
         self.claimed_share.on_time(path, delay);
-        if let Some(oldest) = self.on_the_way.front() {
+        if let Some(oldest) = self.packets_in_flight.front() {
             self.busy.silent(oldest.at, self.feedback_due_for(path));
             self.cautious_rate.set(None);
         }
@@ -353,7 +354,7 @@ impl Controller for Sprout {
             )
             .max(self.least_target),
             capacity: Some(Bitrate::from_bytes_per_second(mean_rate)),
-            behind_cross_traffic: self.claimed_share.held_up(path),
+            behind_cross_traffic: self.claimed_share.bytes_behind_cross_traffic(path),
         }
     }
 
@@ -430,7 +431,7 @@ mod tests {
     fn target_keeps_its_lower_bound_in_a_long_outage() {
         let outage = Some((Duration::from_secs(20), Duration::from_secs(35)));
         let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
-        assert!(outcome.mean_target(30, 35) >= setup().bounds.least, "{outcome:?}");
+        assert!(outcome.mean_target(30, 35) >= setup().bounds.min, "{outcome:?}");
     }
 
     #[test]

@@ -7,11 +7,11 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::{Allowance, InFlight};
 
 /// Longest pacing interval at any rate: a guard of the pacer.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_PACING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Upper bound of the debt, as a time at the target: a guard for falling targets. Not tuned: the default path never
 /// reaches it.
-const LONGEST_OWED: Duration = Duration::from_millis(500);
+const MAX_DEBT_TIME: Duration = Duration::from_millis(500);
 
 /// Weight of a datagram in the smoothed size. It affects only the pacing of controllers that decide on a rate.
 const SIZE_WEIGHT: f64 = 1.0 / 16.0;
@@ -63,7 +63,7 @@ impl TokenBucket {
             return self.limits.1;
         }
         // Debt from before a drop of the target expires.
-        let least = -target.bytes_in(LONGEST_OWED).as_f64();
+        let least = -target.bytes_in(MAX_DEBT_TIME).as_f64();
         Limits { least, most: target.bytes_in(self.saved).as_f64() }
     }
 
@@ -84,7 +84,7 @@ impl TokenBucket {
     /// Time between two datagrams at `pacing_rate`.
     #[must_use]
     pub fn pacing_interval(&self, pacing_rate: Bitrate) -> Duration {
-        pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(LONGEST_INTERVAL)
+        pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(MAX_PACING_INTERVAL)
     }
 
     /// Budget of the next frame at `target`.

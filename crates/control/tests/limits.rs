@@ -281,12 +281,12 @@ fn hellos_use_a_sixteenth_of_the_rate_and_become_rare() {
             path.wait(Duration::from_millis(apart));
         }
         [300, 4_000, 60_000]
-            .map(|silent| path.path.greeting_pause(path.now + Duration::from_millis(silent)).as_millis())
+            .map(|silent| path.path.hello_interval(path.now + Duration::from_millis(silent)).as_millis())
     };
     // One packet per 50 ms is 230 kb/s; one per 540 ms is 20 kb/s.
     assert_eq!(pauses(100, 10), [38, 100, 1_000]);
     assert_eq!(pauses(20, 500), [422, 422, 1_000]);
-    assert_eq!(Path::new(None).path.greeting_pause(Timestamp::from_millis(1_000)), Duration::from_secs(1), "unknown");
+    assert_eq!(Path::new(None).path.hello_interval(Timestamp::from_millis(1_000)), Duration::from_secs(1), "unknown");
 }
 
 #[test]

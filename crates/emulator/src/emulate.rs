@@ -11,11 +11,12 @@ use bytes::BytesMut;
 use lockstep_link::{Delivered, Link, LinkStatistics};
 use lockstep_measure::SeriesRecorder;
 use lockstep_socket::{Clock, Incoming, Reader, Sockets};
-use lockstep_transport::on_the_link;
+use lockstep_transport::udp_size_on_link;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::emulated_path::{
-    Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Lateness, Meter, PacketLog, Start,
+    Direction, EmulatedPath, EmulationResult, EmulatorStatus, Ends, Lateness, Meter, NextAction, PacketInLink,
+    PacketLog, Start,
 };
 use crate::error::EmulatorError;
 
@@ -26,9 +27,9 @@ pub struct EmulatorOptions {
     /// Addresses of the far side, all that its name or ticket resolves to. The emulator tries all until one answers.
     pub to: Vec<SocketAddr>,
     /// Link to the far side. Its trace begins with the first datagram of the near side.
-    pub forward: Link<Carried>,
+    pub forward: Link<PacketInLink>,
     /// Link from the far side.
-    pub reverse: Link<Carried>,
+    pub reverse: Link<PacketInLink>,
     /// Duration after the first datagram. None means endless.
     pub length: Option<Duration>,
     /// Scored duration, from the first datagram on.
@@ -148,7 +149,7 @@ impl Meter for ForwardSeries {
         }
     }
 
-    fn received(&mut self, direction: Direction, delivered: &Delivered<Carried>) {
+    fn received(&mut self, direction: Direction, delivered: &Delivered<PacketInLink>) {
         if direction == Direction::Forward {
             let &Delivered { at, sent_at, size, queueing_delay, .. } = delivered;
             self.0.received(at, sent_at, size, queueing_delay);
@@ -184,9 +185,9 @@ impl Emulator {
         };
         let series = ForwardSeries(SeriesRecorder::new(Timestamp::ZERO, scored));
         let mut path = EmulatedPath::new(clock, Start::FirstPacket, [forward, reverse], series, log)?;
-        let go = |status: &EmulatorStatus| if keep_going(status) { Go::On } else { Go::Stop };
+        let go = |status: &EmulatorStatus| if keep_going(status) { NextAction::On } else { NextAction::Stop };
         path.run(&mut sides, length, go, || false)?;
-        let (Carriage { started_at, forward, reverse, lateness, .. }, ForwardSeries(series)) = path.finish();
+        let (EmulationResult { started_at, forward, reverse, lateness, .. }, ForwardSeries(series)) = path.finish();
         Ok(Self { started_at, series, forward, reverse, lateness })
     }
 }
@@ -194,13 +195,13 @@ impl Emulator {
 impl Sides {
     /// Whether the path passes the datagram. A larger one is lost before the link.
     fn fits(&self, datagram: &[u8]) -> bool {
-        on_the_link(ByteCount::of(datagram)) <= self.mtu
+        udp_size_on_link(ByteCount::of(datagram)) <= self.mtu
     }
 }
 
 impl Ends for Sides {
     fn size(&self, packet: &[u8]) -> ByteCount {
-        on_the_link(ByteCount::of(packet))
+        udp_size_on_link(ByteCount::of(packet))
     }
 
     fn is_ecn_capable(&self, _: &[u8]) -> bool {

@@ -15,13 +15,13 @@ use serde::Serialize;
 use crate::error::EmulatorError;
 
 /// Maximum number of bytes in both links. Further packets are dropped, whatever the queues and delays.
-const MOST_HELD: ByteCount = ByteCount::new(256 << 20);
+const MAX_QUEUED_BYTES: ByteCount = ByteCount::new(256 << 20);
 /// Capacity of an open link, which limits nothing.
 const AMPLE: Bitrate = Bitrate::from_bps(1_000_000_000);
 /// Queue of an open link, packets.
 const OPEN_QUEUE: usize = 10_000;
 /// Maximum wait, so that the emulator regularly checks whether to stop.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Direction of a packet.
@@ -60,13 +60,13 @@ pub enum Start {
     Now,
     /// At this time since the Unix epoch, or immediately if it has passed.
     At(Timestamp),
-    /// On request of the caller, see [`Go::Start`].
-    Told,
+    /// On request of the caller, see [`NextAction::Start`].
+    Signal,
 }
 
 /// Next action of an emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Go {
+pub enum NextAction {
     /// Continue.
     On,
     /// Begin the traces, if they have not begun, and continue.
@@ -135,13 +135,13 @@ pub type PacketLog = Box<dyn FnMut(&PacketRecord) + Send>;
 
 /// A packet in a link.
 #[derive(Debug, Clone)]
-pub struct Carried {
+pub struct PacketInLink {
     bytes: BytesMut,
     /// Log data. Copies that the link makes share it.
     trail: Option<Arc<Trail>>,
 }
 
-impl Carried {
+impl PacketInLink {
     /// Bytes of the packet.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -156,20 +156,20 @@ struct Trail {
     size: ByteCount,
     in_at: Timestamp,
     came_out: AtomicBool,
-    gone: Gone,
+    drops: Drops,
 }
 
 impl Drop for Trail {
     fn drop(&mut self) {
         if !self.came_out.load(Ordering::Relaxed) {
-            let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-            gone.push((self.direction, self.size, self.in_at));
+            let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+            drops.push((self.direction, self.size, self.in_at));
         }
     }
 }
 
 /// Packets that a link dropped: direction, size and arrival time.
-type Gone = Arc<Mutex<Vec<(Direction, ByteCount, Timestamp)>>>;
+type Drops = Arc<Mutex<Vec<(Direction, ByteCount, Timestamp)>>>;
 
 /// Lateness of delivered packets: the delay after the time that the link gave.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -232,7 +232,7 @@ pub(crate) trait Meter {
     fn sent(&mut self, direction: Direction, at: Timestamp, size: ByteCount);
 
     /// A packet left a link.
-    fn received(&mut self, direction: Direction, delivered: &Delivered<Carried>);
+    fn received(&mut self, direction: Direction, delivered: &Delivered<PacketInLink>);
 }
 
 /// Both links of a running emulator.
@@ -241,12 +241,12 @@ pub(crate) struct EmulatedPath<M> {
     start: Start,
     /// Start of the traces on `clock`.
     started_at: Option<Timestamp>,
-    links: [Link<Carried>; 2],
+    links: [Link<PacketInLink>; 2],
     /// Links used before the start of the traces. Their clock is `clock`.
-    open: [Link<Carried>; 2],
+    open: [Link<PacketInLink>; 2],
     pub meter: M,
     log: Option<PacketLog>,
-    gone: Gone,
+    drops: Drops,
     /// Number of drops reported to the log, by direction and reason.
     reported: [[u64; REASONS.len()]; 2],
     lateness: Distribution,
@@ -256,7 +256,7 @@ pub(crate) struct EmulatedPath<M> {
 
 /// Results of an emulator.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Carriage {
+pub struct EmulationResult {
     /// Start of the traces, since the Unix epoch.
     pub started_at: Option<Timestamp>,
     /// Counters of the forward link since the start of the traces.
@@ -289,10 +289,10 @@ fn drops(statistics: &LinkStatistics) -> [u64; REASONS.len()] {
 }
 
 /// An open link with the initial delay of `like`.
-fn open_link(like: &LinkConfig) -> Result<Link<Carried>, EmulatorError> {
+fn open_link(like: &LinkConfig) -> Result<Link<PacketInLink>, EmulatorError> {
     let at_start = like.trace.conditions_at(Timestamp::ZERO + like.trace_offset);
     let mut config = LinkConfig::new(Trace::constant(AMPLE));
-    config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_units::quantity::MAXIMUM_PERIOD);
+    config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_units::quantity::MAX_PERIOD);
     config.queue = QueueConfig::drop_tail(OPEN_QUEUE);
     Link::new(config, 0).map_err(|error| EmulatorError::Link(error.to_string()))
 }
@@ -301,7 +301,7 @@ impl<M: Meter> EmulatedPath<M> {
     pub fn new(
         clock: Clock,
         start: Start,
-        links: [Link<Carried>; 2],
+        links: [Link<PacketInLink>; 2],
         meter: M,
         log: Option<PacketLog>,
     ) -> Result<Self, EmulatorError> {
@@ -314,7 +314,7 @@ impl<M: Meter> EmulatedPath<M> {
             open,
             meter,
             log,
-            gone: Gone::default(),
+            drops: Drops::default(),
             reported: Default::default(),
             lateness: Distribution::of_milliseconds(),
             overflow: 0,
@@ -374,8 +374,8 @@ impl<M: Meter> EmulatedPath<M> {
     /// Reports the drops of the links up to `now` to the log.
     fn report_drops(&mut self, now: Timestamp) {
         let Some(log) = &mut self.log else { return };
-        let gone = std::mem::take(&mut *self.gone.lock().unwrap_or_else(PoisonError::into_inner));
-        for (direction, size, in_at) in gone {
+        let dropped = std::mem::take(&mut *self.drops.lock().unwrap_or_else(PoisonError::into_inner));
+        for (direction, size, in_at) in dropped {
             let link = direction as usize;
             let happened = drops(self.links[link].statistics());
             // The links count drops by reason only. Drops between two calls get the reasons in order.
@@ -389,7 +389,7 @@ impl<M: Meter> EmulatedPath<M> {
         }
     }
 
-    fn tell(&mut self, direction: Direction, size: ByteCount, in_at: Timestamp, out_at: Timestamp, fate: Fate) {
+    fn log_packet(&mut self, direction: Direction, size: ByteCount, in_at: Timestamp, out_at: Timestamp, fate: Fate) {
         let (in_at, out_at) = (self.since_epoch(in_at), self.since_epoch(out_at));
         if let Some(log) = &mut self.log {
             log(&PacketRecord { direction, size, in_at, out_at, fate });
@@ -402,18 +402,18 @@ impl<M: Meter> EmulatedPath<M> {
             self.begin(at);
         }
         let (size, ecn_capable) = (ends.size(&bytes), ends.is_ecn_capable(&bytes));
-        if self.held() + size > MOST_HELD {
+        if self.held() + size > MAX_QUEUED_BYTES {
             self.overflow += 1;
-            self.tell(direction, size, at, at, Fate::Overflow);
+            self.log_packet(direction, size, at, at, Fate::Overflow);
             return;
         }
         let trail = self.log.is_some().then(|| {
             let in_at = self.since_epoch(at);
-            Arc::new(Trail { direction, size, in_at, came_out: AtomicBool::new(false), gone: self.gone.clone() })
+            Arc::new(Trail { direction, size, in_at, came_out: AtomicBool::new(false), drops: self.drops.clone() })
         });
-        let carried = Carried { bytes, trail };
+        let carried = PacketInLink { bytes, trail };
         let index = direction as usize;
-        // The counters of the link and `gone` record a drop.
+        // The counters of the link and `drops` record a drop.
         let _ = if self.started_at.is_some() {
             let at = self.since_start(at);
             self.meter.sent(direction, at, size);
@@ -452,7 +452,7 @@ impl<M: Meter> EmulatedPath<M> {
         &mut self,
         ends: &mut impl Ends,
         direction: Direction,
-        delivered: Delivered<Carried>,
+        delivered: Delivered<PacketInLink>,
         due: Timestamp,
     ) -> Result<(), EmulatorError> {
         let Delivered { size, queueing_delay, congestion_experienced: marked, mut packet, .. } = delivered;
@@ -470,12 +470,12 @@ impl<M: Meter> EmulatedPath<M> {
         Ok(())
     }
 
-    /// Carries packets between the ends until `length` after the start, or until `go` returns [`Go::Stop`].
+    /// Carries packets between the ends until `length` after the start, or until `go` returns [`NextAction::Stop`].
     pub fn run(
         &mut self,
         ends: &mut impl Ends,
         length: Option<Duration>,
-        mut go: impl FnMut(&EmulatorStatus) -> Go,
+        mut go: impl FnMut(&EmulatorStatus) -> NextAction,
         mut urgent: impl FnMut() -> bool,
     ) -> Result<(), EmulatorError> {
         let mut next_status = Timestamp::ZERO;
@@ -496,15 +496,15 @@ impl<M: Meter> EmulatedPath<M> {
                     under_way: self.is_under_way(),
                 };
                 match go(&status) {
-                    Go::On => {}
-                    Go::Start => self.begin(now),
-                    Go::Stop => return Ok(()),
+                    NextAction::On => {}
+                    NextAction::Start => self.begin(now),
+                    NextAction::Stop => return Ok(()),
                 }
             }
             if length.is_some_and(|length| elapsed.is_some_and(|elapsed| elapsed >= length)) {
                 return Ok(());
             }
-            let wait = self.due().map_or(LONGEST_WAIT, |due| self.clock.until(due)).min(LONGEST_WAIT);
+            let wait = self.due().map_or(MAX_WAIT, |due| self.clock.until(due)).min(MAX_WAIT);
             ends.wait(&self.clock, wait, &mut |direction, at, packet| arrived.push((direction, at, packet)))?;
             for (direction, at, packet) in arrived.drain(..) {
                 self.offer(ends, direction, at, packet);
@@ -512,7 +512,7 @@ impl<M: Meter> EmulatedPath<M> {
         }
     }
 
-    pub fn finish(mut self) -> (Carriage, M) {
+    pub fn finish(mut self) -> (EmulationResult, M) {
         let milliseconds = |value: Option<f64>| value.map(|value| (value * 1e3).round() / 1e3);
         let lateness = Lateness {
             packets: self.lateness.count(),
@@ -520,7 +520,7 @@ impl<M: Meter> EmulatedPath<M> {
             p99_ms: milliseconds(self.lateness.quantile(0.99)),
             max_ms: milliseconds(self.lateness.quantile(1.0)),
         };
-        let carriage = Carriage {
+        let emulation = EmulationResult {
             started_at: self.started_at.map(|at| self.since_epoch(at)),
             forward: *self.links[0].statistics(),
             reverse: *self.links[1].statistics(),
@@ -529,6 +529,6 @@ impl<M: Meter> EmulatedPath<M> {
             overflow: self.overflow,
             refused: self.refused,
         };
-        (carriage, self.meter)
+        (emulation, self.meter)
     }
 }

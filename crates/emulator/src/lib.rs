@@ -10,7 +10,8 @@ mod tunnel;
 
 pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
 pub use emulated_path::{
-    Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
+    Direction, EmulationResult, EmulatorStatus, Fate, Lateness, NextAction, PacketInLink, PacketLog, PacketRecord,
+    Start,
 };
 pub use error::EmulatorError;
 #[cfg(all(target_os = "linux", feature = "tunnel"))]

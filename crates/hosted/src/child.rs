@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::estimator::HostError;
 
 /// Longest answer, bytes.
-pub(crate) const LONGEST_LINE: usize = 64 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 64 * 1024;
 /// How often the owner of a waiting call may interrupt it.
 const INTERRUPTION_INTERVAL: Duration = Duration::from_millis(50);
 /// Lines of standard error that an error quotes, and the longest of them, bytes.
 const QUOTED_LINES: usize = 5;
-const LONGEST_QUOTE: u64 = 1024;
+const MAX_QUOTE_BYTES: u64 = 1024;
 /// A process whose input has ended has this long to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ pub(crate) enum NoAnswer {
     Slow(Duration),
     /// The process ended, or closed its output.
     Ended(String),
-    /// The line is longer than [`LONGEST_LINE`].
+    /// The line is longer than [`MAX_LINE_BYTES`].
     TooLong,
     /// The process answers, but does not read its input.
     Unread,
@@ -69,7 +69,7 @@ fn read(output: ChildStdout, lines: &SyncSender<Vec<u8>>) {
     let mut output = BufReader::new(output);
     loop {
         let mut line = Vec::new();
-        match output.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', &mut line) {
+        match output.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
             Ok(length) if length > 0 && lines.send(line).is_ok() => {}
             _ => return,
         }
@@ -81,7 +81,7 @@ fn quote(errors: ChildStderr, quoted: &Quoted) {
     let mut errors = BufReader::new(errors);
     loop {
         let mut line = Vec::new();
-        match errors.by_ref().take(LONGEST_QUOTE).read_until(b'\n', &mut line) {
+        match errors.by_ref().take(MAX_QUOTE_BYTES).read_until(b'\n', &mut line) {
             Ok(length) if length > 0 => {}
             _ => return,
         }
@@ -162,7 +162,7 @@ impl LineProcess {
         loop {
             let left = limit.saturating_sub(begun.elapsed());
             match self.answers.recv_timeout(self.interruption.map_or(left, |_| left.min(INTERRUPTION_INTERVAL))) {
-                Ok(line) if line.len() >= LONGEST_LINE && !line.ends_with(b"\n") => return Err(NoAnswer::TooLong),
+                Ok(line) if line.len() >= MAX_LINE_BYTES && !line.ends_with(b"\n") => return Err(NoAnswer::TooLong),
                 Ok(line) => return Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
                 Err(RecvTimeoutError::Timeout) if begun.elapsed() >= limit => return Err(NoAnswer::Slow(limit)),
                 Err(RecvTimeoutError::Timeout) => self.check_interruption().map_err(NoAnswer::Interrupted)?,

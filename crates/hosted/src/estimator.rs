@@ -11,7 +11,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub const ESTIMATE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Limit of reported packets between two answers: ten times those of a link of 1 Gb/s.
-const MOST_PACKETS: usize = 1 << 18;
+const MAX_PACKETS: usize = 1 << 18;
 
 /// Reason why an estimator failed.
 pub type HostError = FailureReason;
@@ -108,7 +108,7 @@ impl<H: EstimatorHost> Estimator for AlphaRtcEstimator<H> {
     fn on_arrival(&mut self, arrival: &Arrival) {
         self.ask(arrival.arrived_at, false);
         self.due = self.due.or(Some(arrival.arrived_at + ESTIMATE_INTERVAL));
-        if arrival.size > ByteCount::ZERO && self.packets.len() < MOST_PACKETS && self.host.is_some() {
+        if arrival.size > ByteCount::ZERO && self.packets.len() < MAX_PACKETS && self.host.is_some() {
             self.packets.push(arrival.into());
         }
     }

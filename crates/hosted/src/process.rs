@@ -19,7 +19,7 @@ const WORKER: &str = include_str!("worker.py");
 const FILE_NAME: &str = "BandwidthEstimator.py";
 
 /// Least limit for loading an estimator: libraries such as PyTorch load slowly.
-const LEAST_START_LIMIT: Duration = Duration::from_secs(120);
+const MIN_START_LIMIT: Duration = Duration::from_secs(120);
 
 /// Why an estimator's process fails.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +124,7 @@ impl Process {
         let process = LineProcess::start(&mut command, false, options.interruption).map_err(failed)?;
         let limit = options.limit;
         let mut process = Self { path: file, limit, process };
-        process.answer(limit.max(LEAST_START_LIMIT))?;
+        process.answer(limit.max(MIN_START_LIMIT))?;
         Ok(process)
     }
 

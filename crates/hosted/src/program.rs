@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockstep_control::{FailureReason, Registration};
 
-use crate::child::{LONGEST_LINE, LineProcess, NoAnswer};
+use crate::child::{LineProcess, MAX_LINE_BYTES, NoAnswer};
 use crate::protocol::{ControllerLines, Event, line_controller};
 
 /// The problem of a line that answers no event.
@@ -87,7 +87,7 @@ impl ControllerLines for Program {
         let problem = match reason {
             NoAnswer::Slow(limit) => format!("no answer within {} s", limit.as_secs_f64()),
             NoAnswer::Ended(status) => format!("it ended without an answer ({status})"),
-            NoAnswer::TooLong => format!("its answer is longer than {LONGEST_LINE} bytes"),
+            NoAnswer::TooLong => format!("its answer is longer than {MAX_LINE_BYTES} bytes"),
             // The line came before the request was written.
             NoAnswer::Unread | NoAnswer::Interrupted(_) => EARLY_LINE.to_owned(),
         };

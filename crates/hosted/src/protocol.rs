@@ -12,7 +12,7 @@ use lockstep_control::{
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::report::{FeedbackReport, PacketLost, PathReport, SendingReport, SettingReport};
+use crate::report::{FeedbackReport, LostPacket, PathReport, SendingReport, SettingReport};
 
 /// Version of the protocol.
 const VERSION: u32 = 1;
@@ -57,7 +57,7 @@ enum Request {
     },
     Lost {
         path: PathReport,
-        packets: Vec<PacketLost>,
+        packets: Vec<LostPacket>,
     },
     Allowance {
         path: PathReport,
@@ -112,9 +112,9 @@ impl Answer {
 }
 
 /// A host that speaks the protocol.
-struct Speaking<L>(L);
+struct LineHost<L>(L);
 
-impl<L: ControllerLines> Speaking<L> {
+impl<L: ControllerLines> LineHost<L> {
     fn ask(&mut self, event: Event, request: &Request) -> Result<Answer, FailureReason> {
         let text = self.0.answer(event, serde_json::to_string(request)?)?;
         match serde_json::from_str(&text) {
@@ -130,14 +130,14 @@ impl<L: ControllerLines> Speaking<L> {
     }
 }
 
-impl<L: ControllerLines> ControllerHost for Speaking<L> {
+impl<L: ControllerLines> ControllerHost for LineHost<L> {
     fn on_feedback(&mut self, path: &PathView<'_>, feedback: &Feedback) -> Result<(), FailureReason> {
         let request = Request::Feedback { path: path.into(), feedback: FeedbackReport::new(path, feedback) };
         self.ask(request.at(path.now), &request).map(drop)
     }
 
     fn on_loss(&mut self, path: &PathView<'_>, lost: &[LostFragment]) -> Result<(), FailureReason> {
-        let packets = lost.iter().map(PacketLost::from).collect();
+        let packets = lost.iter().map(LostPacket::from).collect();
         let request = Request::Lost { path: path.into(), packets };
         self.ask(request.at(path.now), &request).map(drop)
     }
@@ -157,7 +157,7 @@ pub fn line_controller<L: ControllerLines + 'static>(
     failure: Failure,
 ) -> Box<dyn Controller> {
     let started = lines.and_then(|lines| {
-        let mut host = Speaking(lines);
+        let mut host = LineHost(lines);
         let hello = Request::Hello { version: VERSION, setup: setup.into() };
         host.ask(hello.at(Timestamp::ZERO), &hello).map(|_| host)
     });

@@ -42,8 +42,8 @@ impl From<&ControllerSetup> for SettingReport {
             payload_bytes: setup.payload.get(),
             frame_interval_ms: milliseconds(setup.frame_interval),
             initial_bps: setup.bounds.initial.as_bps(),
-            least_bps: setup.bounds.least.as_bps(),
-            most_bps: setup.bounds.most.as_bps(),
+            least_bps: setup.bounds.min.as_bps(),
+            most_bps: setup.bounds.max.as_bps(),
             latency: setup.latency.to_string(),
             seed: setup.seed,
         }
@@ -109,7 +109,7 @@ impl From<&PathView<'_>> for PathReport {
 
 /// A packet that arrived.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PacketSeen {
+pub struct ReceivedPacket {
     /// Number of its frame.
     pub frame: u32,
     /// Its place in the frame.
@@ -130,7 +130,7 @@ pub struct PacketSeen {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FeedbackReport {
     /// The newly acknowledged packets, in the order of arrival.
-    pub packets: Vec<PacketSeen>,
+    pub packets: Vec<ReceivedPacket>,
     /// Packets that had counted as lost and arrived after all.
     pub found: usize,
     /// Packets that arrived since the call began.
@@ -148,7 +148,7 @@ impl FeedbackReport {
     #[must_use]
     pub fn new(path: &PathView<'_>, feedback: &Feedback) -> Self {
         let waits = path.queueing_delays.iter().map(|wait| milliseconds(wait.queued)).chain(std::iter::repeat(0.0));
-        let packets = feedback.acknowledged.iter().zip(waits).map(|(packet, queued_ms)| PacketSeen {
+        let packets = feedback.acknowledged.iter().zip(waits).map(|(packet, queued_ms)| ReceivedPacket {
             frame: packet.frame,
             fragment: packet.fragment,
             bytes: packet.size.get(),
@@ -170,7 +170,7 @@ impl FeedbackReport {
 
 /// A packet that was declared lost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PacketLost {
+pub struct LostPacket {
     /// Number of its frame.
     pub frame: u32,
     /// Its place in the frame.
@@ -181,7 +181,7 @@ pub struct PacketLost {
     pub sent_ms: f64,
 }
 
-impl From<&LostFragment> for PacketLost {
+impl From<&LostFragment> for LostPacket {
     fn from(lost: &LostFragment) -> Self {
         let LostFragment { frame, fragment, size, sent_at } = *lost;
         Self { frame, fragment, bytes: size.get(), sent_ms: moment(sent_at) }

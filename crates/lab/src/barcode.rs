@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_configuration::{OptionValue, Seconds};
-use lockstep_media::barcode::{MAXIMUM_NUMBER, read_barcode, write_barcode};
+use lockstep_media::barcode::{MAX_NUMBER, read_barcode, write_barcode};
 use lockstep_media::{FormatError, FrameRate, Source, SourceOptions, Y4mSource, Y4mWriter, open_source, parse_size};
 use lockstep_runner::output_file::{self, OutputFile, is_standard_output};
 use lockstep_runner::progress::Progress;
@@ -37,7 +37,7 @@ pub struct BarcodeArguments {
     read: bool,
     /// The number of the first picture; numbers increase by one.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, conflicts_with = "read",
-        value_parser = clap::value_parser!(u32).range(..=i64::from(MAXIMUM_NUMBER)))]
+        value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_NUMBER)))]
     first: u32,
     /// Stop after this duration of the input. A generated clip is endless.
     #[arg(long, value_parser = Seconds::from_word)]
@@ -141,7 +141,7 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
     }?;
     progress.finish();
     let Some(summary) = summary else { bail!("{}: no pictures", arguments.input) };
-    aside!("{summary}");
+    eprint_line!("{summary}");
     Ok(())
 }
 

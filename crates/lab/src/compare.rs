@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use lockstep_call::{Distribution, EncodeWork};
 use lockstep_configuration::{
-    CallArguments, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
-    OptionValue, Seconds,
+    CallArguments, CallSettings, ClipName, ControlArguments, EncodeTimeSettings, LinkArguments, Milliseconds,
+    Observers, OptionValue, Seconds,
 };
-use lockstep_measure::{CallObserver, CodingTimes, LoggedFrame, Scores};
+use lockstep_measure::{CodingTimes, FrameObserver, LoggedFrame, Scores};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_runner::call::{LiveCall, call};
 use lockstep_runner::interruption::Interruption;
@@ -31,9 +31,9 @@ pub struct CompareArguments {
     #[arg(long, default_value = "generated:640x360@30", value_parser = ClipName::from_word)]
     clip: ClipName,
     #[command(flatten)]
-    link: LinkWords,
+    link: LinkArguments,
     #[command(flatten)]
-    control: ControlWords,
+    control: ControlArguments,
     /// Scored length of each of the two calls.
     #[arg(long, default_value = "20", value_parser = Seconds::from_word)]
     seconds: Seconds,
@@ -62,7 +62,7 @@ struct StepTimes {
     decode: Distribution,
 }
 
-impl CallObserver for StepTimes {
+impl FrameObserver for StepTimes {
     fn frame(&mut self, frame: &LoggedFrame) {
         let record = &frame.record;
         let milliseconds =
@@ -135,7 +135,7 @@ fn describe_coding_times(
 }
 
 /// A live call, and the same call in virtual time with the measured coding times.
-pub struct BothWays {
+pub struct LiveAndSimulated {
     /// Scores of the live call.
     pub live: Scores,
     /// Scores of the simulated call.
@@ -145,7 +145,7 @@ pub struct BothWays {
 }
 
 /// Runs `settings` as a live call over the emulator, and again in virtual time.
-pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
+pub fn both_ways(settings: &CallSettings) -> Result<LiveAndSimulated> {
     let first_work = settings.control.first_work();
     let times = Arc::new(Mutex::new(StepTimes {
         first_work,
@@ -172,7 +172,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
     let time = |time: Duration| Milliseconds::new(time).map_err(Error::msg);
     let format = source_format(settings.clip.as_str(), &SourceOptions::default())?;
     let (measured, _) = settings.job_times(format.width * format.height);
-    let menu = first_job_ms.map(|time| measured.where_takes(first_work, duration(time)).serial_menu);
+    let menu = first_job_ms.map(|time| measured.scaled_to(first_work, duration(time)).serial_menu);
     let settings = CallSettings {
         encode_time: EncodeTimeSettings { menu: menu.map(time).transpose()?, ..settings.encode_time.clone() },
         decode_time: time(duration(decode_ms.unwrap_or(0.0)))?,
@@ -181,7 +181,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
     let simulated = simulate(&settings, Observers::default())?.report;
     let times = simulated.coding_times.as_ref();
     let coding_times = describe_coding_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0));
-    Ok(BothWays { live: live.report.scores, simulated: simulated.scores, coding_times })
+    Ok(LiveAndSimulated { live: live.report.scores, simulated: simulated.scores, coding_times })
 }
 
 /// `lockstep compare`.
@@ -189,19 +189,19 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     let given = CallArguments {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
-        ..arguments.link.said().clone().or(arguments.control.said().clone())
+        ..arguments.link.given().clone().or(arguments.control.given().clone())
     };
     let settings = given.settings()?;
     output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
-    let BothWays { live, simulated, coding_times } = both_ways(&settings)?;
+    let LiveAndSimulated { live, simulated, coding_times } = both_ways(&settings)?;
     let rows = rows(&live, &simulated);
     warn_of_early_end(settings.length.as_f64(), &live);
-    say!("{coding_times}\n");
-    say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
+    print_line!("{coding_times}\n");
+    print_line!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure: name, live, simulated, difference } in &rows {
         let (live, simulated) = (figure(*live, 2), figure(*simulated, 2));
         let difference = difference.map(|share| format!("{:.1} %", 100.0 * share));
-        say!("{name:<28}{live:>12}{simulated:>12}{:>12}", difference.as_deref().unwrap_or("-"));
+        print_line!("{name:<28}{live:>12}{simulated:>12}{:>12}", difference.as_deref().unwrap_or("-"));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;

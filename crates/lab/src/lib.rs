@@ -63,15 +63,15 @@ pub enum Laboratory {
     /// Train a learned controller; requires the extra `learn`.
     ///
     /// `lockstep train concerto --seed 1 --output DIR`.
-    Train(python_module::ModuleWords),
+    Train(python_module::ModuleArguments),
     /// Export the ONNX model of a training run again: `lockstep export DIR`.
-    Export(python_module::ModuleWords),
+    Export(python_module::ModuleArguments),
     /// Measure the codec against libvpx, or the simulator against real time.
     Bench(bench::BenchArguments),
     /// Measure unmodified programs and Lockstep over one link; requires the extra `testbed`.
     ///
     /// Programs such as Chromium's WebRTC get the same clip and the same measurement: `lockstep testbed run verizon`.
-    Testbed(python_module::ModuleWords),
+    Testbed(python_module::ModuleArguments),
     /// Write frame numbers into the pictures of a clip, or read them.
     Barcode(barcode::BarcodeArguments),
 }
@@ -102,10 +102,10 @@ impl Laboratory {
 }
 
 /// Maximum number of concurrent threads. Systems support about ten thousand.
-const MOST_WORKERS: usize = 1_024;
+const MAX_WORKERS: usize = 1_024;
 
 /// Parses a number of threads.
 fn workers(text: &str) -> Result<NonZero<usize>, String> {
-    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
-    workers.ok_or_else(|| format!("`{text}` is not an integer from 1 to {MOST_WORKERS}"))
+    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MAX_WORKERS);
+    workers.ok_or_else(|| format!("`{text}` is not an integer from 1 to {MAX_WORKERS}"))
 }

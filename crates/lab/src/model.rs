@@ -15,7 +15,7 @@ use lockstep_sim::{ClipMeasurements, ClipModel, CodecModel, HeldOutError, in_par
 use lockstep_vp8::Picture;
 
 /// Minimum number of pictures for a fit. Fewer do not show the variation over seconds.
-const LEAST_PICTURES: usize = 60;
+const MIN_PICTURES: usize = 60;
 
 /// Arguments of `lockstep model`.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub struct FitArguments {
     #[arg(long = "clip", value_name = "NAME=CLIP", required = true)]
     clips: Vec<String>,
     /// Pictures per file.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(LEAST_PICTURES as i64..=20_000))]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(MIN_PICTURES as i64..=20_000))]
     pictures: u32,
     /// Seed of generated clips.
     #[arg(long, default_value_t = 1)]
@@ -92,8 +92,8 @@ fn read(named: &str, pictures_of_each: u32, seed: u64) -> Result<Pictures> {
         {
             pictures.push(picture);
         }
-        if pictures.len() < LEAST_PICTURES {
-            bail!("clip `{clip}` has {} pictures; a model needs {LEAST_PICTURES} at least", pictures.len());
+        if pictures.len() < MIN_PICTURES {
+            bail!("clip `{clip}` has {} pictures; a model needs {MIN_PICTURES} at least", pictures.len());
         }
         read.segments.push(pictures);
     }
@@ -107,7 +107,7 @@ fn measure(named: &str, pictures: u32, seed: u64) -> Result<ClipMeasurements> {
     let progress = |share: f64| {
         if share >= said + 0.25 {
             said = share;
-            aside!("{name}: {:.0} % measured", 100.0 * share);
+            eprint_line!("{name}: {:.0} % measured", 100.0 * share);
         }
     };
     Ok(ClipMeasurements::new(&name, &segments, frame_interval, progress)?)
@@ -153,7 +153,7 @@ fn fit(arguments: &FitArguments) -> Result<()> {
             continue;
         };
         let ssim = error.ssim_db.iter().map(|error| error.abs()).sum::<f64>() / error.ssim_db.len() as f64;
-        say!(
+        print_line!(
             "{}, were it unknown: the nearest other clip, {other}, is off by {:.0} % in size and {ssim:.1} dB in SSIM",
             model.clips[index].name,
             100.0 * (mean_size_error(&error).exp() - 1.0)
@@ -169,7 +169,7 @@ fn mean_size_error(error: &HeldOutError) -> f64 {
 
 fn show_clip(clip: &ClipModel) {
     let middle = clip.points.iter().find(|point| point.quantizer >= 48).unwrap_or(&clip.points[0]);
-    say!(
+    print_line!(
         "{}: {:.1} pictures a second, ln size at q {} varies by {:.2}, {:.0} % of it over seconds ({:.1} s); \
          correlation from frame to frame {:.2}; {:.2} scene cuts a second",
         clip.name,
@@ -181,11 +181,11 @@ fn show_clip(clip: &ClipModel) {
         clip.frame_correlation,
         clip.scene_cuts
     );
-    say!("    q   inter bits/sample   deviation   key bits/sample      SSIM   held out: size      SSIM");
+    print_line!("    q   inter bits/sample   deviation   key bits/sample      SSIM   held out: size      SSIM");
     for (index, point) in clip.points.iter().enumerate() {
         let error = clip.held_out.as_ref().and_then(|error| Some((error.size.get(index)?, error.ssim_db.get(index)?)));
         let error = error.map_or_else(String::new, |(size, ssim)| format!("{:>14.1} % {ssim:>6.2} dB", 100.0 * size));
-        say!(
+        print_line!(
             "  {:>3}   {:>17.4}   {:>9.2}   {:>15.4}   {:>4.1} dB{error}",
             point.quantizer,
             point.inter_bits,
@@ -195,7 +195,7 @@ fn show_clip(clip: &ClipModel) {
         );
     }
     if let Some(error) = &clip.held_out {
-        say!(
+        print_line!(
             "  fitted to {} pictures, held out {}: scatter within a second {:+.0} %, deviation of seconds {:.2}, clip {:.2}",
             error.pictures.0,
             error.pictures.1,

@@ -13,7 +13,7 @@ use clap::Args;
 /// Arguments for the module, its help included.
 #[derive(Debug, Clone, Args)]
 #[command(disable_help_flag = true)]
-pub struct ModuleWords {
+pub struct ModuleArguments {
     /// Arguments for the module; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,

@@ -266,7 +266,7 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
     let ending = match reader.ending() {
         Some(Ending::Whole) => "whole",
         Some(Ending::Gap(missing)) => {
-            aside!(
+            eprint_line!(
                 "lockstep: warning: {}: {missing} events are missing after event {}, {seconds:.3} s, since the \
                  disk took them too slowly; it is replayed up to there",
                 path.display(),
@@ -275,7 +275,7 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
             "gap"
         }
         Some(Ending::CutOff) | None => {
-            aside!(
+            eprint_line!(
                 "lockstep: warning: {}: it breaks off after event {}, {seconds:.3} s, as that of a killed call does; \
                  it is replayed up to there",
                 path.display(),
@@ -315,14 +315,14 @@ const FIGURES: [Figure; 4] = [
 
 fn print_comparison(outcome: &Outcome) {
     let Outcome { recorded, replayed, decisions, differences, .. } = outcome;
-    say!("of {decisions} answers {differences} are not the recorded ones");
-    say!(
+    print_line!("of {decisions} answers {differences} are not the recorded ones");
+    print_line!(
         "{} receives the feedback for the packets of {}: the table compares allowances at each time of \
          that call, and does not predict another call",
         replayed.controller,
         recorded.controller
     );
-    say!("\n{:<22}{:>14}{:>14}{:>12}", "", "recorded", "replayed", "difference");
+    print_line!("\n{:<22}{:>14}{:>14}{:>12}", "", "recorded", "replayed", "difference");
     for Compared { quantity, recorded, replayed } in &outcome.compared {
         let Some((_, label, digits)) = LABELS.iter().find(|(name, ..)| name == quantity) else { continue };
         for (name, value) in FIGURES {
@@ -330,7 +330,7 @@ fn print_comparison(outcome: &Outcome) {
             let difference = recorded.zip(replayed).map(|(recorded, replayed)| 100.0 * (replayed / recorded - 1.0));
             let difference = figure(difference.filter(|difference| difference.is_finite()), 1);
             let (recorded, replayed) = (figure(recorded, *digits), figure(replayed, *digits));
-            say!("{:<22}{recorded:>14}{replayed:>14}{difference:>10} %", format!("{label}, {name}"));
+            print_line!("{:<22}{recorded:>14}{replayed:>14}{difference:>10} %", format!("{label}, {name}"));
         }
     }
 }
@@ -345,11 +345,11 @@ pub fn run(arguments: &ReplayArguments) -> Result<()> {
     let outcome = replay(arguments, path).with_context(|| path.display().to_string())?;
     let Outcome { recorded, replayed, events, seconds, decisions, differences, .. } = &outcome;
     let is_same = recorded == replayed;
-    say!("recorded      {recorded}, by Lockstep {}", outcome.recorded_by);
-    say!("replayed      {replayed}: {events} events of {seconds:.3} s");
+    print_line!("recorded      {recorded}, by Lockstep {}", outcome.recorded_by);
+    print_line!("replayed      {replayed}: {events} events of {seconds:.3} s");
     let verdict = match &outcome.first_difference {
         None => {
-            say!("every decision is the same: {decisions} answers");
+            print_line!("every decision is the same: {decisions} answers");
             Ok(())
         }
         Some(_) if !is_same => Ok(()),

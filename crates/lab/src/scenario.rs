@@ -86,7 +86,7 @@ fn list() {
     let all = Scenario::built_in();
     let widest = all.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     for Scenario { name, title, source, seconds, .. } in &all {
-        say!("{name:widest$}   {seconds:>3.0} s   {title} ({source})");
+        print_line!("{name:widest$}   {seconds:>3.0} s   {title} ({source})");
     }
 }
 
@@ -120,8 +120,8 @@ fn run_one(arguments: &RunArguments, controllers: &Controllers) -> Result<()> {
     let scenario = find(&arguments.scenario)?;
     let control = arguments.arguments.control.settings_with(controllers)?;
     let model = open_model(arguments.codec_model.as_ref())?;
-    say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
-    say!("expected: {}", scenario.expected);
+    print_line!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
+    print_line!("expected: {}", scenario.expected);
     let mut progress = None;
     let logged = arguments.session.is_given();
     let (report, sessions) = run_scenario(scenario, &arguments.arguments, &control, &model, logged, |now, length| {
@@ -141,7 +141,7 @@ fn run_one(arguments: &RunArguments, controllers: &Controllers) -> Result<()> {
             report: &report,
         };
         write_json(path, &document)?;
-        say!("results       {}", path.display());
+        print_line!("results       {}", path.display());
     }
     Ok(())
 }
@@ -150,7 +150,7 @@ fn run_one(arguments: &RunArguments, controllers: &Controllers) -> Result<()> {
 pub fn run(command: &ScenarioCommand, controllers: &Controllers) -> Result<()> {
     match &command.action {
         Action::List => list(),
-        Action::Show(arguments) => say!("{}", serde_json::to_string_pretty(&find(&arguments.scenario)?)?),
+        Action::Show(arguments) => print_line!("{}", serde_json::to_string_pretty(&find(&arguments.scenario)?)?),
         Action::Run(arguments) => run_one(arguments, controllers)?,
         Action::All(arguments) => all::run(arguments, controllers)?,
     }
@@ -210,7 +210,7 @@ fn table(columns: &[&str], words: usize, rows: &[Vec<String>], markdown: bool) {
         let padded: Vec<String> = padded.collect();
         if markdown { format!("| {} |", padded.join(" | ")) } else { padded.join("  ") }
     };
-    say!("{}", line(&mut columns.iter().copied()));
+    print_line!("{}", line(&mut columns.iter().copied()));
     if markdown {
         let rules = widths.iter().enumerate();
         let rules: Vec<String> = rules
@@ -220,10 +220,10 @@ fn table(columns: &[&str], words: usize, rows: &[Vec<String>], markdown: bool) {
                 },
             )
             .collect();
-        say!("| {} |", rules.join(" | "));
+        print_line!("| {} |", rules.join(" | "));
     }
     for row in rows {
-        say!("{}", line(&mut row.iter().map(String::as_str)));
+        print_line!("{}", line(&mut row.iter().map(String::as_str)));
     }
 }
 
@@ -232,7 +232,7 @@ fn print(report: &ScenarioReport) {
     table(&COLUMNS, 2, &rows, false);
     for link in &report.links {
         let marked = if link.marked > 0.0 { format!(", {:.2} % marked", 100.0 * link.marked) } else { String::new() };
-        say!(
+        print_line!(
             "link {}: {:.0} % of {} used, {:.2} % dropped{marked}, queue mean {:.0} ms, longest {:.0} ms",
             link.name,
             100.0 * link.utilisation,
@@ -243,7 +243,7 @@ fn print(report: &ScenarioReport) {
         );
     }
     for medium in &report.shared_media {
-        say!(
+        print_line!(
             "medium {}: busy {:.0} % of the time, carried {}, {:.2} collisions a packet",
             medium.name,
             100.0 * medium.busy,
@@ -252,6 +252,6 @@ fn print(report: &ScenarioReport) {
         );
     }
     if let Some(fairness) = report.fairness {
-        say!("fairness of media (Jain): {fairness:.3}");
+        print_line!("fairness of media (Jain): {fairness:.3}");
     }
 }

@@ -11,7 +11,7 @@
 use std::error::Error;
 
 use lockstep_libvpx::{Effort, Encoder, EncoderSettings, Library, QUANTIZER_INDICES, RateControl};
-use lockstep_media::barcode::{MAXIMUM_NUMBER, read_barcode, write_barcode};
+use lockstep_media::barcode::{MAX_NUMBER, read_barcode, write_barcode};
 use lockstep_media::{GeneratedClip, VideoFormat};
 use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             let numbered = |index: u64, jumps: bool| -> (u32, Picture) {
                 let mixed = index.wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-                let number = if jumps { mixed as u32 & MAXIMUM_NUMBER } else { 1_000 + index as u32 };
+                let number = if jumps { mixed as u32 & MAX_NUMBER } else { 1_000 + index as u32 };
                 // Every seventh picture of the clip, so that the scene moves a lot.
                 let picture = write_barcode(&clip.picture(7 * index), number).expect("a size with room for a barcode");
                 (number, scaled(&picture, size, scaler))

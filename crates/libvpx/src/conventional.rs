@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockstep_call::{
-    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY,
+    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, MAX_PACER_DELAY,
     Menu, TARGET_INTERVAL,
 };
 use lockstep_transport::{CodecId, Recovery, StateId};
@@ -47,7 +47,7 @@ impl Coder {
     }
 
     fn name(&self) -> StateId {
-        StateId(self.state.hash())
+        StateId(self.state.id())
     }
 }
 
@@ -102,7 +102,7 @@ impl FrameEncoder for LibvpxEncoder {
 
     fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
         let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
-        if pacer_delay > LONGEST_PACER_DELAY {
+        if pacer_delay > MAX_PACER_DELAY {
             return None;
         }
         // The caller runs one job at a time, so this lock does not wait.
@@ -140,7 +140,7 @@ impl FrameEncoder for LibvpxEncoder {
         if frame.key_frame {
             self.key_frame_at = begun_at;
         }
-        Some((StateId(frame.state.hash()), frame))
+        Some((StateId(frame.state.id()), frame))
     }
 
     fn forget(&mut self, _state: StateId) {

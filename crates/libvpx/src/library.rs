@@ -11,7 +11,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use lockstep_vp8::{DecodeError, MAXIMUM_DIMENSION, Picture};
+use lockstep_vp8::{DecodeError, MAX_DIMENSION, Picture};
 
 use crate::layout::{Configuration, Context, FrameFlags, I420, Image, Iterator, Packet};
 use crate::{Effort, EncoderSettings, RateControl};
@@ -186,14 +186,11 @@ impl Library {
     }
 }
 
-/// A context that the library has initialised; dropping it frees it.
+/// A context that the library has initialised; dropping it frees it. libvpx ties no context to a thread.
 struct OwnedContext {
     context: Box<Context>,
     library: Library,
 }
-
-// SAFETY: libvpx ties no context to a thread. Only concurrent use is forbidden, and every call needs `&mut` access.
-unsafe impl Send for OwnedContext {}
 
 impl Drop for OwnedContext {
     fn drop(&mut self) {
@@ -272,7 +269,7 @@ impl Encoder {
     /// # Errors
     /// If the size is invalid, libvpx rejects the settings, or its interface is unsupported.
     pub fn new(library: &Library, settings: &EncoderSettings) -> Result<Self, LibvpxError> {
-        let sides = 1..=usize::from(MAXIMUM_DIMENSION);
+        let sides = 1..=usize::from(MAX_DIMENSION);
         if !sides.contains(&settings.width) || !sides.contains(&settings.height) {
             return Err(LibvpxError::Size(settings.width, settings.height));
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value, json};
 use lockstep_units::quantity::{rate, share, time};
 
 use crate::error::{Problem, TraceError};
-use crate::limits::{MAXIMUM_INPUT, MAXIMUM_SEGMENTS};
+use crate::limits::{MAX_INPUT, MAX_SEGMENTS};
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
 
@@ -45,7 +45,7 @@ struct Entry {
     rtt: Option<f64>,
 }
 
-/// At most [`MAXIMUM_SEGMENTS`] entries.
+/// At most [`MAX_SEGMENTS`] entries.
 #[derive(Default)]
 struct Pattern(Vec<Entry>);
 
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Pattern {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Pattern, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = list.next_element()? {
-                    if entries.len() == MAXIMUM_SEGMENTS {
+                    if entries.len() == MAX_SEGMENTS {
                         return Err(A::Error::custom(TraceError::TooManySegments));
                     }
                     entries.push(entry);
@@ -113,7 +113,7 @@ impl Entry {
 /// [`TraceError::Json`], [`TraceError::Segment`] with the number of the segment, [`TraceError::Empty`] without an
 /// uplink, and the limits of [`Trace::from_segments`].
 pub fn parse_alphartc(text: &str) -> Result<AlphaRtcTraces, TraceError> {
-    if text.len() > MAXIMUM_INPUT {
+    if text.len() > MAX_INPUT {
         return Err(TraceError::InputTooLarge);
     }
     let file: File = serde_json::from_str(text).map_err(|error| {

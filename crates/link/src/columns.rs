@@ -7,7 +7,7 @@ use lockstep_units::excerpt;
 use lockstep_units::quantity::{self, QuantityError};
 
 use crate::error::{Problem, TraceError};
-use crate::limits::MAXIMUM_SEGMENTS;
+use crate::limits::MAX_SEGMENTS;
 use crate::lines::lines;
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace, nanos};
@@ -248,7 +248,7 @@ pub(crate) fn parse_columns(text: &str, units: ColumnUnits) -> Result<Trace, Tra
             columns = vec![column("time", units), column("rate", units)];
         }
         let found = row(line, text, &columns, named).map_err(at)?;
-        if rows.len() == MAXIMUM_SEGMENTS {
+        if rows.len() == MAX_SEGMENTS {
             return Err(TraceError::TooManySegments);
         }
         rows.push(found);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use lockstep_units::Bitrate;
-use lockstep_units::quantity::{MAXIMUM_PERIOD, milliseconds};
+use lockstep_units::quantity::{MAX_PERIOD, milliseconds};
 
 use crate::queue::QueueConfig;
 use crate::trace::Trace;
@@ -14,7 +14,7 @@ use crate::trace::Trace;
 pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// Largest number of intervals of scheduled loss.
-const MAXIMUM_INTERVALS: usize = 1 << 16;
+const MAX_INTERVALS: usize = 1 << 16;
 
 /// Why a link configuration is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum ConfigError {
         /// Value of the field.
         value: f64,
     },
-    /// A time is longer than [`MAXIMUM_PERIOD`].
+    /// A time is longer than [`MAX_PERIOD`].
     #[error("{0} is longer than 49 days")]
     TooLong(&'static str),
     /// A mean time of an on/off process is below a microsecond, so that the simulation would not make progress.
@@ -38,7 +38,7 @@ pub enum ConfigError {
     #[error("interval {0} of the scheduled loss is empty, or begins before the end of the one before")]
     Interval(usize),
     /// There are more than 65,536 intervals.
-    #[error("more than {MAXIMUM_INTERVALS} intervals of scheduled loss")]
+    #[error("more than {MAX_INTERVALS} intervals of scheduled loss")]
     TooManyIntervals,
 }
 
@@ -136,7 +136,7 @@ pub enum JitterDistribution {
     Uniform {
         /// Upper bound.
         #[serde(rename = "most_ms", with = "milliseconds")]
-        most: Duration,
+        max: Duration,
     },
     /// Normal with mean `mean_ms`, truncated at three deviations (RFC 8868, section 4.5.3) and at zero.
     Normal {
@@ -247,7 +247,7 @@ impl LinkConfig {
             true => Ok(()),
             false => Err(ConfigError::Probability { field, value }),
         };
-        let time = |field, time| if time > MAXIMUM_PERIOD { Err(ConfigError::TooLong(field)) } else { Ok(()) };
+        let time = |field, time| if time > MAX_PERIOD { Err(ConfigError::TooLong(field)) } else { Ok(()) };
         time("trace_offset", self.trace_offset)?;
         time("delay", self.delay)?;
         for (field, length) in self.queue.times() {
@@ -270,7 +270,7 @@ impl LinkConfig {
                 }
             }
         }
-        if self.loss.scheduled.len() > MAXIMUM_INTERVALS {
+        if self.loss.scheduled.len() > MAX_INTERVALS {
             return Err(ConfigError::TooManyIntervals);
         }
         let mut end = Duration::ZERO;
@@ -283,7 +283,7 @@ impl LinkConfig {
         }
         match self.jitter.map(|jitter| jitter.distribution) {
             None => {}
-            Some(JitterDistribution::Uniform { most }) => time("jitter.most", most)?,
+            Some(JitterDistribution::Uniform { max }) => time("jitter.most", max)?,
             Some(JitterDistribution::Exponential { mean }) => time("jitter.mean", mean)?,
             Some(JitterDistribution::Normal { mean, deviation }) => {
                 time("jitter.mean", mean)?;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::error::TraceError;
-use crate::limits::{MAXIMUM_OPPORTUNITIES, OPPORTUNITY};
+use crate::limits::{MAX_OPPORTUNITIES, OPPORTUNITY};
 use crate::timeline::{MILLISECOND, WORK_OF_BYTE};
 use crate::trace::{Capacity, Trace, nanos};
 
@@ -22,7 +22,7 @@ impl Trace {
         if count == 0 {
             return Err(TraceError::NoOpportunities);
         }
-        if count > MAXIMUM_OPPORTUNITIES as u128 {
+        if count > MAX_OPPORTUNITIES as u128 {
             return Err(TraceError::TooManyOpportunities);
         }
         let period = u32::try_from(rates.period().div_ceil(MILLISECOND)).map_err(|_| TraceError::TooLong)?;

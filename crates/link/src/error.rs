@@ -2,7 +2,7 @@
 
 use lockstep_units::quantity::QuantityError;
 
-use crate::limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
+use crate::limits::{MAX_INPUT, MAX_OPPORTUNITIES, MAX_SEGMENTS};
 
 /// What is wrong at one place of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,19 +86,19 @@ pub enum TraceError {
     /// The trace is empty.
     #[error("the trace is empty")]
     Empty,
-    /// The input is longer than [`MAXIMUM_INPUT`].
-    #[error("the trace is larger than {MAXIMUM_INPUT} bytes")]
+    /// The input is longer than [`MAX_INPUT`].
+    #[error("the trace is larger than {MAX_INPUT} bytes")]
     InputTooLarge,
-    /// There are more delivery opportunities than [`MAXIMUM_OPPORTUNITIES`].
-    #[error("more than {MAXIMUM_OPPORTUNITIES} delivery opportunities")]
+    /// There are more delivery opportunities than [`MAX_OPPORTUNITIES`].
+    #[error("more than {MAX_OPPORTUNITIES} delivery opportunities")]
     TooManyOpportunities,
-    /// There are more segments than [`MAXIMUM_SEGMENTS`].
-    #[error("more than {MAXIMUM_SEGMENTS} segments")]
+    /// There are more segments than [`MAX_SEGMENTS`].
+    #[error("more than {MAX_SEGMENTS} segments")]
     TooManySegments,
     /// The duration is zero, so that the trace cannot repeat.
     #[error("the duration of the trace is zero")]
     NoTime,
-    /// The trace is longer than [`MAXIMUM_PERIOD`](lockstep_units::quantity::MAXIMUM_PERIOD).
+    /// The trace is longer than [`MAX_PERIOD`](lockstep_units::quantity::MAX_PERIOD).
     #[error("the trace is longer than 49 days")]
     TooLong,
     /// Delivery opportunities must repeat.
@@ -108,7 +108,7 @@ pub enum TraceError {
     #[error("less than one packet of 1500 bytes passes in the trace: it has no delivery opportunities")]
     NoOpportunities,
     /// The bin is too short, or gives too many bins.
-    #[error("bins have to last at least a millisecond and be at most {MAXIMUM_SEGMENTS}")]
+    #[error("bins have to last at least a millisecond and be at most {MAX_SEGMENTS}")]
     Bin,
     /// The file cannot be read.
     #[error("{path}: {message}")]

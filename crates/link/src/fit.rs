@@ -10,7 +10,7 @@ use crate::trace::Trace;
 /// A rate below this fraction of a trace's mean is an outage.
 const OUTAGE_SHARE: f64 = 0.01;
 /// Longest part of a recording that is used.
-const LONGEST: Duration = Duration::from_secs(3_600);
+const MAX_DURATION: Duration = Duration::from_secs(3_600);
 /// Step for recordings whose rates last this long; other recordings use [`FINE`].
 const COARSE: Duration = Duration::from_secs(1);
 const FINE: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ pub enum FittingError {
 
 /// Rates of `trace` over steps of `step`, bit/s.
 fn rates(trace: &Trace, step: Duration) -> Vec<f64> {
-    let steps = (trace.period().min(LONGEST).as_nanos() / step.as_nanos().max(1)) as u32;
+    let steps = (trace.period().min(MAX_DURATION).as_nanos() / step.as_nanos().max(1)) as u32;
     let bytes = |index: u32| -> ByteCount {
         trace.bytes_between(Timestamp::ZERO + step * index, Timestamp::ZERO + step * (index + 1))
     };
@@ -188,7 +188,7 @@ pub fn held_out_error(family: &Family, held_out: &[&Trace], fitted: usize, seeds
     let mut correlations: [Vec<f64>; 2] = Default::default();
     let (mut real_outages, mut made_outages) = (Vec::new(), Vec::new());
     for (number, &real) in held_out.iter().enumerate() {
-        let length = real.period().min(LONGEST);
+        let length = real.period().min(MAX_DURATION);
         let average = mean(&rates(real, step));
         let made: Vec<Trace> = (0..seeds)
             .filter_map(|seed| {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use lockstep_units::Bitrate;
 use lockstep_units::excerpt;
-use lockstep_units::quantity::MAXIMUM_RATE;
+use lockstep_units::quantity::MAX_RATE;
 use lockstep_units::random::{happens, normal};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
-use crate::limits::MAXIMUM_SEGMENTS;
+use crate::limits::MAX_SEGMENTS;
 use crate::random::{Purpose, generator};
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
@@ -22,27 +22,27 @@ use crate::trace::{Conditions, Segment, Trace};
 /// Number of levels, from 1/32 of the mean to eight times the mean, half an octave apart.
 pub const LEVELS: usize = 17;
 /// Octaves from the mean to the lowest level, and from one level to the next.
-const LOWEST: f64 = -5.0;
+const MIN_LOG_SHARE: f64 = -5.0;
 const SPACING: f64 = 0.5;
 /// Number of quantiles of means and of outage lengths, at equal distances from the minimum to the maximum.
 pub const QUANTILES: usize = 11;
 /// Longest text that is read as families, bytes: 4 MiB, for about a thousand families.
-pub const MAXIMUM_FAMILIES: usize = 4 << 20;
+pub const MAX_FAMILIES: usize = 4 << 20;
 /// Longest name of a family, bytes.
-const MAXIMUM_NAME: usize = 100;
+const MAX_NAME: usize = 100;
 /// Largest number of names listed in an error.
 const LISTED_NAMES: usize = 20;
 
 /// The level `index` as a multiple of the mean.
 #[must_use]
 pub fn level(index: usize) -> f64 {
-    libm::exp2(LOWEST + SPACING * index as f64)
+    libm::exp2(MIN_LOG_SHARE + SPACING * index as f64)
 }
 
 /// The level nearest to `share` of the mean, on a logarithmic scale.
 #[must_use]
 pub fn nearest_level(share: f64) -> usize {
-    let place = (libm::log2(share.max(1e-9)) - LOWEST) / SPACING;
+    let place = (libm::log2(share.max(1e-9)) - MIN_LOG_SHARE) / SPACING;
     (place.round().max(0.0) as usize).min(LEVELS - 1)
 }
 
@@ -122,7 +122,7 @@ impl Family {
     pub fn check_name(name: &str) -> Result<(), String> {
         let why = if name.is_empty() {
             "a family has no name"
-        } else if name.len() > MAXIMUM_NAME {
+        } else if name.len() > MAX_NAME {
             "the name of a family has more than 100 bytes"
         } else if name.trim() != name || name.contains(|letter: char| letter == ',' || letter.is_control()) {
             "the name of a family has a comma, a control character, or surrounding spaces"
@@ -150,7 +150,7 @@ impl Family {
         if self.mean_bps.len() != QUANTILES || !rising(&self.mean_bps) || self.mean_bps[0] < 1.0 {
             return wrong("mean_bps must be 11 ascending rates");
         }
-        if self.mean_bps[QUANTILES - 1] > MAXIMUM_RATE.as_bps() as f64 {
+        if self.mean_bps[QUANTILES - 1] > MAX_RATE.as_bps() as f64 {
             return wrong("mean_bps exceeds the largest rate of a link");
         }
         if self.outage_steps.len() != QUANTILES || !rising(&self.outage_steps) || !share(&self.outage_start) {
@@ -180,7 +180,7 @@ impl Family {
         if duration.is_zero() {
             return Err(TraceError::NoTime);
         }
-        if steps > MAXIMUM_SEGMENTS as u128 {
+        if steps > MAX_SEGMENTS as u128 {
             return Err(TraceError::TooManySegments);
         }
         let mut generator = generator(seed, Purpose::FittedTrace);
@@ -207,7 +207,7 @@ impl Family {
                 let (shift, deviation) = self.within[state];
                 mean * level(state) * libm::exp(shift + deviation * normal(&mut generator).clamp(-3.0, 3.0))
             };
-            let rate = Bitrate::from_bps(rate as u64).min(MAXIMUM_RATE);
+            let rate = Bitrate::from_bps(rate as u64).min(MAX_RATE);
             segments.push(Segment { duration: step, rate, conditions: Conditions::NONE });
         }
         Trace::from_segments(&segments, End::Repeat)
@@ -233,10 +233,10 @@ impl Families {
     /// Reads families from JSON: the built-in ones, or the output of `lockstep data fit`.
     ///
     /// # Errors
-    /// What is invalid, on one line. Texts longer than [`MAXIMUM_FAMILIES`] bytes are refused.
+    /// What is invalid, on one line. Texts longer than [`MAX_FAMILIES`] bytes are refused.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        if text.len() > MAXIMUM_FAMILIES {
-            return Err(format!("a file of families must not have more than {MAXIMUM_FAMILIES} bytes"));
+        if text.len() > MAX_FAMILIES {
+            return Err(format!("a file of families must not have more than {MAX_FAMILIES} bytes"));
         }
         let families: Self = serde_json::from_str(text).map_err(|error| not_families(&error))?;
         families.families.iter().try_for_each(Family::validate)?;
@@ -368,7 +368,7 @@ mod tests {
             (r#"{"uplink": {"trace_pattern": []}}"#.to_owned(), "unknown field `uplink`"),
             (format!("{{\"{}\": 1}}", "x\\u001b".repeat(100_000)), "unknown field"),
             ("[".repeat(1_000_000), "line 1"),
-            (" ".repeat(MAXIMUM_FAMILIES + 1), "more than 4194304 bytes"),
+            (" ".repeat(MAX_FAMILIES + 1), "more than 4194304 bytes"),
             (whole[..whole.len() / 2].to_owned(), "line 1"),
             (whole.replacen("\"outage_start\":", "\"outage_start\":NaN,\"x\":", 1), "line 1"),
             (whole.replacen("\"step_ms\":100", "\"step_ms\":1e999", 1), "number out of range"),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lockstep_units::quantity::{MAXIMUM_RATE, QuantityError};
+use lockstep_units::quantity::{MAX_RATE, QuantityError};
 use lockstep_units::random::{exponential, happens, normal};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::error::TraceError;
-use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
+use crate::limits::{MAX_OPPORTUNITIES, MAX_SEGMENTS, OPPORTUNITY};
 use crate::random::{Purpose, generator, times};
 use crate::timeline::End;
 use crate::timeline::MILLISECOND;
@@ -20,7 +20,7 @@ fn steps(duration: Duration, step: Duration) -> Result<u64, TraceError> {
         return Err(TraceError::NoTime);
     }
     let steps = nanos(duration).div_ceil(nanos(step));
-    if steps > MAXIMUM_SEGMENTS as u64 { Err(TraceError::TooManySegments) } else { Ok(steps) }
+    if steps > MAX_SEGMENTS as u64 { Err(TraceError::TooManySegments) } else { Ok(steps) }
 }
 
 /// The error for a parameter that is out of range.
@@ -96,7 +96,7 @@ impl OnOff {
         let mut generator = generator(self.seed, Purpose::Trace);
         let (mut segments, mut time, mut on) = (Vec::new(), Duration::ZERO, false);
         while time < self.duration {
-            if segments.len() == MAXIMUM_SEGMENTS {
+            if segments.len() == MAX_SEGMENTS {
                 return Err(TraceError::TooManySegments);
             }
             let length = times(if on { self.on } else { self.off }, exponential(&mut generator));
@@ -144,7 +144,7 @@ impl Poisson {
             if time > f64::from(period) {
                 break;
             }
-            if times.len() == MAXIMUM_OPPORTUNITIES {
+            if times.len() == MAX_OPPORTUNITIES {
                 return Err(TraceError::TooManyOpportunities);
             }
             times.push(time as u32);
@@ -224,7 +224,7 @@ impl Cellular {
                 return Err(refuse(field, value, "0 to 3"));
             }
         }
-        if self.mean > MAXIMUM_RATE {
+        if self.mean > MAX_RATE {
             return Err(refuse("mean", self.mean, "0 to 1000 Gb/s"));
         }
         let steps = steps(self.duration, self.step)?;
@@ -259,7 +259,7 @@ impl Cellular {
         let scale = if sum > 0.0 { self.mean.as_bps() as f64 * factors.len() as f64 / sum } else { 0.0 };
         let segments = factors.iter().map(|factor| Segment {
             duration: self.step,
-            rate: Bitrate::from_bps((factor * scale) as u64).min(MAXIMUM_RATE),
+            rate: Bitrate::from_bps((factor * scale) as u64).min(MAX_RATE),
             conditions: Conditions::NONE,
         });
         Trace::from_segments(&segments.collect::<Vec<_>>(), End::Repeat)
@@ -386,7 +386,7 @@ mod tests {
         assert!(Cellular { noise: f64::NAN, ..cellular }.trace().is_err());
         assert!(Cellular { step: Duration::ZERO, ..cellular }.trace().is_err());
         assert!(Cellular { step: Duration::from_nanos(1), ..cellular }.trace().is_err());
-        let poisson = Poisson { rate: MAXIMUM_RATE, duration: Duration::from_secs(4_000), seed: 1 };
+        let poisson = Poisson { rate: MAX_RATE, duration: Duration::from_secs(4_000), seed: 1 };
         assert_eq!(poisson.trace(), Err(TraceError::TooManyOpportunities));
     }
 }

@@ -56,9 +56,9 @@ pub use config::{
     OnOffLoss, REVERSE_CAPACITY, Reordering,
 };
 pub use error::{Problem, TraceError};
-pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};
+pub use fitted::{Families, Family, FitError, LEVELS, MAX_FAMILIES, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
-pub use limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
+pub use limits::{MAX_INPUT, MAX_OPPORTUNITIES, MAX_SEGMENTS, OPPORTUNITY};
 pub use link::{Delivered, Link, Verdict};
 pub use medium::{Medium, MediumConfig, MediumStatistics};
 pub use parse::TraceFormat;

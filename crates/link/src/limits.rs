@@ -7,10 +7,10 @@ use lockstep_units::ByteCount;
 pub const OPPORTUNITY: ByteCount = ByteCount::new(1_500);
 
 /// Longest text or file that is read as a trace, bytes: 64 MiB.
-pub const MAXIMUM_INPUT: usize = 64 << 20;
+pub const MAX_INPUT: usize = 64 << 20;
 
 /// Largest number of delivery opportunities in a trace: 2^24, for 1.7 Gb/s during two minutes.
-pub const MAXIMUM_OPPORTUNITIES: usize = 1 << 24;
+pub const MAX_OPPORTUNITIES: usize = 1 << 24;
 
 /// Largest number of segments in a trace: 2^20, for 29 hours of segments of 100 ms.
-pub const MAXIMUM_SEGMENTS: usize = 1 << 20;
+pub const MAX_SEGMENTS: usize = 1 << 20;

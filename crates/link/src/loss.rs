@@ -13,7 +13,7 @@ use crate::trace::Conditions;
 use rand::Rng;
 
 /// Normal jitter is truncated at this number of deviations (RFC 8868, section 4.5.3).
-const MOST_DEVIATIONS: f64 = 3.0;
+const MAX_DEVIATIONS: f64 = 3.0;
 
 /// All kinds of loss of a link.
 #[derive(Debug, Clone)]
@@ -176,10 +176,10 @@ impl Delays {
     /// Draws the delay of the next packet beyond propagation: jitter of link and trace, and delay of the trace.
     pub(crate) fn draw(&mut self, conditions: &Conditions) -> Duration {
         let own = self.jitter.as_mut().map_or(Duration::ZERO, |(distribution, generator)| match *distribution {
-            JitterDistribution::Uniform { most } => times(most, generator.random()),
+            JitterDistribution::Uniform { max } => times(max, generator.random()),
             JitterDistribution::Exponential { mean } => times(mean, exponential(generator)),
             JitterDistribution::Normal { mean, deviation } => {
-                let deviations = normal(generator).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS);
+                let deviations = normal(generator).clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS);
                 let nanoseconds = mean.as_nanos() as f64 + deviation.as_nanos() as f64 * deviations;
                 Duration::from_nanos(nanoseconds as u64)
             }

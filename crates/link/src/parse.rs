@@ -8,7 +8,7 @@ use lockstep_units::excerpt;
 use crate::alphartc::parse_alphartc;
 use crate::columns::{ColumnUnits, parse_columns};
 use crate::error::{Problem, TraceError};
-use crate::limits::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES};
+use crate::limits::{MAX_INPUT, MAX_OPPORTUNITIES};
 use crate::lines::lines;
 use crate::profile::{WORDS, parse_profile};
 use crate::trace::Trace;
@@ -38,7 +38,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of `bytes`, without a byte-order mark.
 fn text(bytes: &[u8]) -> Result<&str, TraceError> {
-    if bytes.len() > MAXIMUM_INPUT {
+    if bytes.len() > MAX_INPUT {
         return Err(TraceError::InputTooLarge);
     }
     if bytes.starts_with(&GZIP) {
@@ -107,7 +107,7 @@ impl Trace {
         Self::parse(TraceFormat::detect(text(bytes)?)?, bytes)
     }
 
-    /// Reads a trace in any format from a file. Reads at most [`MAXIMUM_INPUT`] bytes.
+    /// Reads a trace in any format from a file. Reads at most [`MAX_INPUT`] bytes.
     ///
     /// # Errors
     /// [`TraceError::Read`], and as [`Trace::from_bytes`].
@@ -116,7 +116,7 @@ impl Trace {
             |error: std::io::Error| TraceError::Read { path: path.display().to_string(), message: error.to_string() };
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(MAXIMUM_INPUT as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(MAX_INPUT as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         Self::from_bytes(&bytes)
     }
 }
@@ -134,7 +134,7 @@ fn parse_mahimahi(text: &str) -> Result<Trace, TraceError> {
         {
             return Err(at(Problem::TimeOrder { previous: previous.to_string(), found: time.to_string() }));
         }
-        if times.len() == MAXIMUM_OPPORTUNITIES {
+        if times.len() == MAX_OPPORTUNITIES {
             return Err(TraceError::TooManyOpportunities);
         }
         times.push(time);

@@ -7,7 +7,7 @@ use lockstep_units::excerpt;
 use lockstep_units::quantity::{QuantityError, parse_rate, parse_share, parse_time};
 
 use crate::error::{Problem, TraceError};
-use crate::limits::MAXIMUM_SEGMENTS;
+use crate::limits::MAX_SEGMENTS;
 use crate::lines::lines;
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
@@ -37,7 +37,7 @@ pub(crate) fn parse_profile(text: &str) -> Result<Trace, TraceError> {
             "wait" => {
                 let duration: Duration = parse_time(value).map_err(quantity)?;
                 let rate = rate.ok_or_else(|| at(Problem::Missing("a rate before the first wait")))?;
-                if segments.len() == MAXIMUM_SEGMENTS {
+                if segments.len() == MAX_SEGMENTS {
                     return Err(TraceError::TooManySegments);
                 }
                 segments.push(Segment { duration, rate, conditions });

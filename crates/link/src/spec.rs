@@ -25,8 +25,8 @@ const KINDS: [(&str, &str); 7] = [
 ];
 
 /// Longest description, bytes, and largest number of outages; each outage is a pass over the trace.
-const MAXIMUM_SPEC: usize = 1 << 16;
-const MAXIMUM_OUTAGES: usize = 256;
+const MAX_SPEC: usize = 1 << 16;
+const MAX_OUTAGES: usize = 256;
 
 /// Fields after the kind. Each is taken once, so that unknown fields remain and can be refused.
 struct Fields<'a> {
@@ -195,8 +195,8 @@ fn generate(kind: &str, fields: &mut Fields<'_>, read: ReadFamilies<'_>) -> Resu
 /// Applies the fields of every kind: outages, conditions and end.
 fn compose(mut trace: Trace, fields: &mut Fields<'_>) -> Result<Trace, String> {
     let refused = |error: TraceError| error.to_string();
-    if fields.named.iter().filter(|(name, _)| *name == "outage").count() > MAXIMUM_OUTAGES {
-        return Err(format!("more than {MAXIMUM_OUTAGES} outages"));
+    if fields.named.iter().filter(|(name, _)| *name == "outage").count() > MAX_OUTAGES {
+        return Err(format!("more than {MAX_OUTAGES} outages"));
     }
     while let Some(text) = fields.take("outage") {
         let (start, length) =
@@ -268,8 +268,8 @@ impl Trace {
     /// [`TraceError::Spec`] with the problem, including those of the file.
     pub fn from_spec_with(spec: &str, read: &dyn Fn(&Path) -> Result<Families, String>) -> Result<Self, TraceError> {
         let parse = || {
-            if spec.len() > MAXIMUM_SPEC {
-                return Err(format!("longer than {MAXIMUM_SPEC} bytes"));
+            if spec.len() > MAX_SPEC {
+                return Err(format!("longer than {MAX_SPEC} bytes"));
             }
             let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
             let mut fields = Fields::read(rest)?;
@@ -289,7 +289,7 @@ impl Trace {
     /// The file of families that `spec` names, if any.
     #[must_use]
     pub fn family_file(spec: &str) -> Option<&Path> {
-        let (kind, rest) = spec.split_once(':').filter(|_| spec.len() <= MAXIMUM_SPEC)?;
+        let (kind, rest) = spec.split_once(':').filter(|_| spec.len() <= MAX_SPEC)?;
         let family = Fields::read(rest).ok()?.main("family").ok()?;
         (kind.trim() == "fitted" && is_family_file(family)).then(|| Path::new(family))
     }

@@ -4,20 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_units::quantity::{MAXIMUM_PERIOD, MAXIMUM_RATE, QuantityError, milliseconds};
+use lockstep_units::quantity::{MAX_PERIOD, MAX_RATE, QuantityError, milliseconds};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Problem, TraceError};
-use crate::limits::{MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS, OPPORTUNITY};
+use crate::limits::{MAX_OPPORTUNITIES, MAX_SEGMENTS, OPPORTUNITY};
 use crate::timeline::{End, MILLISECOND, Opportunities, Rates, WORK_OF_BYTE};
 
 /// Averaging window of delivery opportunities in [`Trace::capacity_at`], centered on the time. mahimahi's throughput
 /// plots use bins of this order.
 pub const CAPACITY_WINDOW: Duration = Duration::from_millis(500);
 
-/// Largest number of delivery opportunities in one millisecond: [`MAXIMUM_RATE`], rounded up.
-const MAXIMUM_AT_ONCE: usize = MAXIMUM_RATE.as_bps().div_ceil(8_000 * OPPORTUNITY.get()) as usize;
+/// Largest number of delivery opportunities in one millisecond: [`MAX_RATE`], rounded up.
+const MAX_AT_ONCE: usize = MAX_RATE.as_bps().div_ceil(8_000 * OPPORTUNITY.get()) as usize;
 
 /// Loss, delay and jitter of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -103,7 +103,7 @@ fn check_conditions(conditions: &Conditions, segment: usize) -> Result<(), Trace
         return Err(range("loss", conditions.loss.to_string(), "0 to 1"));
     }
     for (field, time) in [("delay", conditions.delay), ("jitter", conditions.jitter)] {
-        if time > MAXIMUM_PERIOD {
+        if time > MAX_PERIOD {
             return Err(range(field, format!("{time:?}"), "0 to 49 days"));
         }
     }
@@ -114,36 +114,36 @@ impl Trace {
     /// A constant rate without end.
     ///
     /// # Panics
-    /// Never: a rate above [`MAXIMUM_RATE`] is reduced to it.
+    /// Never: a rate above [`MAX_RATE`] is reduced to it.
     #[must_use]
     pub fn constant(rate: Bitrate) -> Self {
-        let second = std::iter::once((1_000_000_000, rate.min(MAXIMUM_RATE).as_bps()));
+        let second = std::iter::once((1_000_000_000, rate.min(MAX_RATE).as_bps()));
         Self::build(Capacity::Rates(Rates::new(second, End::Hold)), Vec::new())
     }
 
     /// A piecewise-constant rate. Segments of zero duration are skipped.
     ///
     /// # Errors
-    /// [`TraceError::Segment`] for a rate above [`MAXIMUM_RATE`] or invalid conditions,
+    /// [`TraceError::Segment`] for a rate above [`MAX_RATE`] or invalid conditions,
     /// [`TraceError::TooManySegments`], [`TraceError::TooLong`]. [`TraceError::Empty`] without a segment,
     /// [`TraceError::NoTime`] if all have zero duration.
     pub fn from_segments(segments: &[Segment], end: End) -> Result<Self, TraceError> {
         if segments.is_empty() {
             return Err(TraceError::Empty);
         }
-        if segments.len() > MAXIMUM_SEGMENTS {
+        if segments.len() > MAX_SEGMENTS {
             return Err(TraceError::TooManySegments);
         }
         let (mut time, mut conditions) = (Duration::ZERO, Vec::<(u64, Conditions)>::new());
         for (index, segment) in segments.iter().enumerate() {
-            if segment.rate > MAXIMUM_RATE {
+            if segment.rate > MAX_RATE {
                 let (text, range) = (segment.rate.to_string(), "0 to 1000 Gb/s");
                 let problem = QuantityError::Range { field: "rate", text, range }.into();
                 return Err(TraceError::Segment { segment: index + 1, problem });
             }
             check_conditions(&segment.conditions, index + 1)?;
             time = time.saturating_add(segment.duration);
-            if time > MAXIMUM_PERIOD {
+            if time > MAX_PERIOD {
                 return Err(TraceError::TooLong);
             }
             match conditions.last_mut() {
@@ -166,12 +166,12 @@ impl Trace {
     /// # Errors
     /// [`TraceError::Empty`], [`TraceError::TooManyOpportunities`], [`TraceError::NoTime`] for a zero period,
     /// [`TraceError::TooLong`]. [`TraceError::Line`], as in a file, for a time before the one above it or after the
-    /// period. The same for more opportunities in a millisecond than [`MAXIMUM_RATE`] allows.
+    /// period. The same for more opportunities in a millisecond than [`MAX_RATE`] allows.
     pub fn from_opportunities(times: Vec<u32>, period: u32) -> Result<Self, TraceError> {
         if times.is_empty() {
             return Err(TraceError::Empty);
         }
-        if times.len() > MAXIMUM_OPPORTUNITIES {
+        if times.len() > MAX_OPPORTUNITIES {
             return Err(TraceError::TooManyOpportunities);
         }
         if let Some(index) = times.windows(2).position(|pair| pair[0] > pair[1]) {
@@ -186,16 +186,16 @@ impl Trace {
         if period == 0 {
             return Err(TraceError::NoTime);
         }
-        if Duration::from_millis(u64::from(period)) > MAXIMUM_PERIOD {
+        if Duration::from_millis(u64::from(period)) > MAX_PERIOD {
             return Err(TraceError::TooLong);
         }
         // Opportunities at zero coincide with those at the period, as they belong to its next repetition.
         let (at_zero, at_period) =
             (times.partition_point(|&time| time == 0), times.partition_point(|&time| time < period));
-        let around = (at_zero + times.len() - at_period > MAXIMUM_AT_ONCE).then_some(times.len());
-        let crowded = times.windows(MAXIMUM_AT_ONCE + 1).position(|window| window[0] == window[MAXIMUM_AT_ONCE]);
-        if let Some(line) = crowded.map(|index| index + MAXIMUM_AT_ONCE + 1).or(around) {
-            let (text, range) = (format!("of more than {MAXIMUM_AT_ONCE} packets in a millisecond"), "0 to 1000 Gb/s");
+        let around = (at_zero + times.len() - at_period > MAX_AT_ONCE).then_some(times.len());
+        let crowded = times.windows(MAX_AT_ONCE + 1).position(|window| window[0] == window[MAX_AT_ONCE]);
+        if let Some(line) = crowded.map(|index| index + MAX_AT_ONCE + 1).or(around) {
+            let (text, range) = (format!("of more than {MAX_AT_ONCE} packets in a millisecond"), "0 to 1000 Gb/s");
             return Err(TraceError::Line { line, problem: QuantityError::Range { field: "rate", text, range }.into() });
         }
         Ok(Self::build(Capacity::Opportunities(Opportunities { times, period }), Vec::new()))
@@ -207,7 +207,7 @@ impl Trace {
     /// # Errors
     /// [`TraceError::Segment`] for invalid conditions, [`TraceError::TooManySegments`].
     pub fn with_conditions(&self, conditions: &[(Duration, Conditions)]) -> Result<Self, TraceError> {
-        if conditions.len() > MAXIMUM_SEGMENTS {
+        if conditions.len() > MAX_SEGMENTS {
             return Err(TraceError::TooManySegments);
         }
         let period = nanos(self.period());
@@ -376,13 +376,13 @@ impl Trace {
     /// one bin.
     ///
     /// # Errors
-    /// [`TraceError::Bin`] if `bin` is shorter than a millisecond or gives more than [`MAXIMUM_SEGMENTS`].
+    /// [`TraceError::Bin`] if `bin` is shorter than a millisecond or gives more than [`MAX_SEGMENTS`].
     pub fn to_segments(&self, bin: Duration) -> Result<Vec<Segment>, TraceError> {
         let (boundaries, rates): (Vec<u64>, Vec<u64>) = match self.capacity() {
             Capacity::Rates(rates) => rates.segments().map(|(_, end, rate)| (end, rate)).unzip(),
             Capacity::Opportunities(opportunities) => {
                 let (period, bin) = (opportunities.period_nanos(), nanos(bin));
-                if bin < MILLISECOND || period.div_ceil(bin) > MAXIMUM_SEGMENTS as u64 {
+                if bin < MILLISECOND || period.div_ceil(bin) > MAX_SEGMENTS as u64 {
                     return Err(TraceError::Bin);
                 }
                 let (mut given, mut from) = (0u128, 0u64);

@@ -14,7 +14,7 @@ use lockstep_units::excerpt;
 use lockstep_units::quantity::QuantityError;
 
 use crate::error::TraceError;
-use crate::limits::MAXIMUM_SEGMENTS;
+use crate::limits::MAX_SEGMENTS;
 use crate::lines::lines;
 use crate::timeline::End;
 use crate::trace::{Conditions, Segment, Trace};
@@ -23,7 +23,7 @@ use crate::trace::{Conditions, Segment, Trace};
 const FIELDS: usize = 6;
 /// Earliest time of a line: 2001, in seconds since 1970. It distinguishes this format from columns, whose times are
 /// smaller.
-const LEAST_MOMENT: f64 = 1e9;
+const MIN_TIME_SECONDS: f64 = 1e9;
 
 /// Whether `line` looks like a line of such a log.
 pub(crate) fn is_line(line: &str) -> bool {
@@ -31,7 +31,7 @@ pub(crate) fn is_line(line: &str) -> bool {
     let number = |index: usize| fields[index].parse::<f64>().ok().filter(|value| value.is_finite());
     fields.len() == FIELDS
         && (0..FIELDS).all(|index| number(index).is_some())
-        && number(0).is_some_and(|moment| moment >= LEAST_MOMENT)
+        && number(0).is_some_and(|moment| moment >= MIN_TIME_SECONDS)
 }
 
 pub(crate) fn parse_transfer_log(text: &str) -> Result<Trace, TraceError> {
@@ -55,7 +55,7 @@ pub(crate) fn parse_transfer_log(text: &str) -> Result<Trace, TraceError> {
         if milliseconds == 0 {
             continue;
         }
-        if segments.len() == MAXIMUM_SEGMENTS {
+        if segments.len() == MAX_SEGMENTS {
             return Err(TraceError::TooManySegments);
         }
         let rate = Bitrate::from_bps(bytes.saturating_mul(8_000) / milliseconds);

@@ -253,7 +253,7 @@ fn loss_before_the_bottleneck_uses_no_capacity() {
 #[test]
 fn jitter_reorders_only_if_configured() {
     for distribution in [
-        JitterDistribution::Uniform { most: span(30) },
+        JitterDistribution::Uniform { max: span(30) },
         JitterDistribution::Exponential { mean: span(10) },
         JitterDistribution::Normal { mean: span(15), deviation: span(8) },
     ] {

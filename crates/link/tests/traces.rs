@@ -138,9 +138,9 @@ fn errors_have_the_line_and_the_reason() {
 
 #[test]
 fn limits_of_traces_are_enforced() {
-    let huge = vec![b'\n'; lockstep_link::MAXIMUM_INPUT + 1];
+    let huge = vec![b'\n'; lockstep_link::MAX_INPUT + 1];
     assert_eq!(Trace::from_bytes(&huge), Err(TraceError::InputTooLarge));
-    let many = "1\n".repeat(lockstep_link::MAXIMUM_OPPORTUNITIES + 1);
+    let many = "1\n".repeat(lockstep_link::MAX_OPPORTUNITIES + 1);
     assert_eq!(Trace::from_bytes(many.as_bytes()), Err(TraceError::TooManyOpportunities));
     let crowded = |count| Trace::from_bytes(("7\n".repeat(count) + "9\n").as_bytes());
     assert!(crowded(83_334).is_ok());
@@ -150,9 +150,9 @@ fn limits_of_traces_are_enforced() {
     );
     let around = Trace::from_opportunities([vec![0; 50_000], vec![2; 50_000]].concat(), 2);
     assert!(matches!(around, Err(TraceError::Line { line: 100_000, .. })), "{around:?}");
-    let many = "rate 1kbit\n".to_owned() + &"wait 1ms\n".repeat(lockstep_link::MAXIMUM_SEGMENTS + 1);
+    let many = "rate 1kbit\n".to_owned() + &"wait 1ms\n".repeat(lockstep_link::MAX_SEGMENTS + 1);
     assert_eq!(Trace::from_bytes(many.as_bytes()), Err(TraceError::TooManySegments));
-    let many = "{\"uplink\":{\"trace_pattern\":[{}".to_owned() + &",{}".repeat(lockstep_link::MAXIMUM_SEGMENTS) + "]}}";
+    let many = "{\"uplink\":{\"trace_pattern\":[{}".to_owned() + &",{}".repeat(lockstep_link::MAX_SEGMENTS) + "]}}";
     assert!(matches!(Trace::from_bytes(many.as_bytes()), Err(TraceError::Json { message, .. })
         if message.contains("more than")));
     let deep = "{\"uplink\":".repeat(100_000);

@@ -13,33 +13,33 @@ use lockstep_units::Timestamp;
 
 use crate::call_state::CallState;
 use crate::connection::{Connection, Traffic};
-use crate::control::CallKind;
 use crate::display_queue::Shown;
-use crate::event::CallEvent;
-use crate::exchange::{Ends, Exchange, Patience, reason};
-use crate::freshness::Freshness;
 use crate::handle::{CallHandle, Changed, PushedFrame, Request};
 use crate::loop_event::{LoopEvent, SoundEvent};
-use crate::messages::{Delivery, MessageError};
-use crate::other_end::{Listener, OtherEnd};
-use crate::presence::{Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf};
+use crate::remote_end::{Listener, RemoteEnd};
 use crate::sending::{PictureSource, Sending, SendingHalf};
-use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
+use lockstep_session::CallEvent;
+use lockstep_session::Freshness;
+use lockstep_session::control::CallKind;
+use lockstep_session::messages::{Delivery, MessageError};
+use lockstep_session::presence::{Command, Presence};
+use lockstep_session::ticket::Ticket;
+use lockstep_session::{Ends, Exchange, TimeLimits, reason};
 
 /// Events that may wait for the call. If the machine cannot keep up, the queue fills and the threads wait.
 const EVENT_QUEUE: usize = 1024;
 /// Longest time between two looks at the clock.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Interval between two reports of the call's state to the observer.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Options of one end of a live call.
 pub struct CallOptions<C: PictureCodec = Vp8> {
     /// The other end.
-    pub peer: OtherEnd,
+    pub peer: RemoteEnd,
     /// Direction of the pictures; both ends must use the same kind.
     pub kind: CallKind,
     /// The video streams that this end sends, the most important first.
@@ -65,7 +65,7 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
 }
 
 /// Observer of a running call.
-pub trait Witness<C: PictureCodec = Vp8> {
+pub trait CallObserver<C: PictureCodec = Vp8> {
     /// Receives every event except [`CallEvent::Ended`] and [`CallEvent::Failed`]; [`Finished::result`] reports these.
     fn event(&mut self, event: CallEvent);
     /// Receives the state of a sending end, a few times per second.
@@ -103,7 +103,7 @@ pub struct Finished<C: PictureCodec = Vp8> {
 /// A running call.
 struct Call<C: PictureCodec> {
     clock: Clock,
-    exchange: Exchange,
+    exchange: Exchange<Connection>,
     sockets: Sockets,
     readers: Vec<Reader>,
     /// A datagram on its way to a socket.
@@ -125,12 +125,12 @@ struct Call<C: PictureCodec> {
 }
 
 /// Starts to dial or to listen.
-fn open(peer: OtherEnd, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
+fn open(peer: RemoteEnd, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
     let (origin, now) = (clock.origin(), clock.now());
     match peer {
-        OtherEnd::Of(ticket) => join(ticket, false, kind, qlog, clock),
-        OtherEnd::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
-        OtherEnd::At(Listener { sockets, identity, rendezvous, hidden }) => {
+        RemoteEnd::Of(ticket) => join(ticket, false, kind, qlog, clock),
+        RemoteEnd::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
+        RemoteEnd::At(Listener { sockets, identity, rendezvous, hidden }) => {
             let mut connection = Connection::listening(&identity, kind, qlog, origin, now)?;
             let own = if hidden { Vec::new() } else { sockets.addresses()? };
             connection.meet(&identity.secret(), rendezvous, &own, hidden, now)?;
@@ -166,11 +166,11 @@ fn join(
 ///
 /// The call ends when its time is up or the source ends. It ends when the other end closes it or is silent for too long. It also
 /// ends when the user stops it or closes the window. This end then informs the other one.
-pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut impl Witness<C>) -> Finished<C> {
+pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mut impl CallObserver<C>) -> Finished<C> {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, freshness, stop, handle, qlog } =
         options;
     if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
-        witness.event(CallEvent::Warning(warning));
+        observer.event(CallEvent::Warning(warning));
     }
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, freshness, error| Finished {
@@ -186,7 +186,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     let names = sending.iter().map(|half| half.name.clone()).collect();
     let mut spare = VecDeque::from(receiving);
     let first = spare.pop_front();
-    let waits = matches!(peer, OtherEnd::At(_));
+    let waits = matches!(peer, RemoteEnd::At(_));
     let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
         let readers = sockets.read(clock, &events, Some(&connection.gate()), LoopEvent::Network)?;
         Ok((connection, sockets, readers))
@@ -229,7 +229,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     }
     let mut call = Call {
         clock,
-        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started)
+        exchange: Exchange::new(connection, TimeLimits { wait_limit, idle_limit }, started)
             .with_streams(names, freshness),
         sockets,
         readers,
@@ -249,20 +249,20 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
     if !waits && wait_limit.is_none() {
         call.begin(started);
     }
-    let result = call.run(witness);
+    let result = call.run(observer);
     call.handle.detach(std::mem::take(&mut call.changed));
     for (stream, sending) in call.sending.iter_mut().enumerate() {
-        sending.log_the_rest(&mut |record| witness.captured(stream, record));
+        sending.log_remaining(&mut |record| observer.captured(stream, record));
     }
     // The display queue is drained, however the call ended.
-    let round_trip = call.exchange.connection.shortest_round_trip();
+    let round_trip = call.exchange.connection.min_round_trip();
     let stuck = matches!(result, Err(LiveError::System(SystemError::Stuck { .. })));
     let (mut sound, mut shown) = (None, Ok(()));
     for (stream, half) in call.receiving.iter_mut().enumerate() {
         let (of_half, written) = half.finish(round_trip, stuck);
         sound = sound.or(of_half);
         shown = shown.and(written);
-        half.log_shown(&mut |shown| witness.shown(stream, shown));
+        half.log_shown(&mut |shown| observer.shown(stream, shown));
     }
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
@@ -278,7 +278,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, witness: &mut
 }
 
 impl<C: PictureCodec> Call<C> {
-    fn run(&mut self, witness: &mut impl Witness<C>) -> Result<Ended, LiveError> {
+    fn run(&mut self, observer: &mut impl CallObserver<C>) -> Result<Ended, LiveError> {
         let mut ending: Option<(Timestamp, Result<Ended, LiveError>)> = None;
         let mut next_status = self.started;
         let mut joined = false;
@@ -299,20 +299,20 @@ impl<C: PictureCodec> Call<C> {
             let (exchange, mut ends) = self.parts();
             exchange.handle_events(now, &mut ends);
             while let Some(event) = exchange.poll_event() {
-                witness.event(event);
+                observer.event(event);
             }
             let begun = self.begin_announced();
-            let round_trip = self.exchange.connection.shortest_round_trip();
+            let round_trip = self.exchange.connection.min_round_trip();
             for (stream, receiving) in self.receiving.iter_mut().enumerate() {
                 let exchange = &mut self.exchange;
                 let name = exchange.name_of(&receiving.end);
                 receiving.step(now, name, round_trip, &mut |shown| {
                     exchange.on_shown(stream, shown.captured_at);
-                    witness.shown(stream, shown);
+                    observer.shown(stream, shown);
                 });
             }
             for (stream, sending) in self.sending.iter_mut().enumerate() {
-                sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(stream, record));
+                sending.step(now, joined && ending.is_none(), &mut |record| observer.captured(stream, record));
             }
             if let Err(error) = begun.and_then(|()| self.transmit())
                 && ending.is_none()
@@ -330,12 +330,12 @@ impl<C: PictureCodec> Call<C> {
             if now >= next_status {
                 next_status = now + STATUS_INTERVAL;
                 for (stream, sending) in self.sending.iter().enumerate() {
-                    witness.status(now, stream, &sending.end);
+                    observer.status(now, stream, &sending.end);
                 }
                 for (stream, receiving) in self.receiving.iter().enumerate() {
-                    witness.receiving(now, stream, &receiving.end);
+                    observer.receiving(now, stream, &receiving.end);
                 }
-                witness.at(&self.state(now));
+                observer.at(&self.state(now));
             }
             let over_at = self.over_at();
             let wake = Timestamp::earliest([Some(next_status), over_at.filter(|_| ending.is_none())]);
@@ -363,11 +363,11 @@ impl<C: PictureCodec> Call<C> {
 
     fn state(&self, now: Timestamp) -> CallState {
         let dropped = self.receiving.iter().map(ReceivingHalf::dropped).sum();
-        let sound = self.receiving.first().and_then(ReceivingHalf::heard_so_far);
+        let sound = self.receiving.first().and_then(ReceivingHalf::sound_quality);
         let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
         let connection = &self.exchange.connection;
-        let (way, rendezvous_answers) = (connection.way(), connection.rendezvous_answers());
-        CallState { now, dropped, traffic, sound, own: self.changed.own, peer, way, rendezvous_answers }
+        let (route, rendezvous_answers) = (connection.route(), connection.rendezvous_answers());
+        CallState { now, dropped, traffic, sound, own: self.changed.own, peer, route, rendezvous_answers }
     }
 
     /// Applies the application's requests; returns whether the application leaves the call.
@@ -402,7 +402,7 @@ impl<C: PictureCodec> Call<C> {
             let is_kept = match exchange.send_message(now, &mut ends, &message) {
                 Err(MessageError::NotConnected) => message.delivery == Delivery::Reliable,
                 Err(MessageError::QueueFull { .. }) => true,
-                Ok(()) | Err(MessageError::TooLong { .. }) => false,
+                Ok(()) | Err(_) => false,
             };
             if is_kept {
                 self.handle.put_back(message);
@@ -491,7 +491,7 @@ impl<C: PictureCodec> Call<C> {
     }
 
     /// The exchange, and its ends.
-    fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
+    fn parts(&mut self) -> (&mut Exchange<Connection>, Ends<'_, C>) {
         let sending = self.sending.iter_mut().map(|half| &mut half.end).collect();
         let receiving = self.receiving.iter_mut().map(|half| &mut half.end);
         let receiving = receiving.chain(self.spare.iter_mut().map(|half| &mut half.end)).collect();
@@ -516,7 +516,7 @@ impl<C: PictureCodec> Call<C> {
         let shows = self.receiving.iter().filter_map(ReceivingHalf::poll_timeout).min();
         let (exchange, ends) = self.parts();
         let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
-        let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
+        let wait = wake.map_or(MAX_WAIT, |wake| self.clock.until(wake).min(MAX_WAIT));
         match self.incoming.recv_timeout(wait) {
             Ok(LoopEvent::Network(incoming)) => {
                 self.sockets.note(&incoming);
@@ -536,13 +536,13 @@ impl<C: PictureCodec> Call<C> {
                 let (now, is_over) = (self.clock.now(), self.over_at().is_some());
                 match self.sending.first_mut() {
                     Some(sending) if is_over => sending.allow_sound(now),
-                    Some(sending) => sending.speak(now, packet),
+                    Some(sending) => sending.send_sound(now, packet),
                     None => {}
                 }
             }
-            Ok(LoopEvent::Sound(SoundEvent::Heard(at, captured))) => {
+            Ok(LoopEvent::Sound(SoundEvent::Playback(at, captured))) => {
                 if let Some(receiving) = self.receiving.first_mut() {
-                    receiving.heard(at, captured);
+                    receiving.on_playback(at, captured);
                 }
             }
             Ok(LoopEvent::Woken) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -2,12 +2,14 @@
 
 use lockstep_units::Timestamp;
 
-use crate::connection::{Traffic, Way};
-use crate::presence::Presence;
+use lockstep_session::Route;
+
+use crate::connection::Traffic;
+use lockstep_session::presence::Presence;
 
 /// Quality of the received sound so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct HeardSound {
+pub struct SoundQuality {
     /// Packets received.
     pub packets: u64,
     /// Share (0-1) of the played sound that was concealed, because packets were lost or late.
@@ -24,13 +26,13 @@ pub struct CallState {
     /// Traffic of the connection, if there is one.
     pub traffic: Option<Traffic>,
     /// Quality of the received sound, if there is a loudspeaker.
-    pub sound: Option<HeardSound>,
+    pub sound: Option<SoundQuality>,
     /// Presence of this end.
     pub own: Presence,
     /// Presence of the other end.
     pub peer: Presence,
     /// Route of the call, once the other end has joined.
-    pub way: Option<Way>,
+    pub route: Option<Route>,
     /// Whether the rendezvous answers, if there is one.
     pub rendezvous_answers: Option<bool>,
 }

@@ -6,10 +6,11 @@
 //! The connection reads no clock and owns no socket. Its driver passes in datagrams and the time, and sends what
 //! [`Connection::poll_transmit`] returns.
 
+mod carrier;
 mod closing;
 mod link;
 mod loss;
-mod way;
+mod routes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,32 +19,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use lockstep_session::Loss;
 use lockstep_socket::{Incoming, Origin};
 use lockstep_units::Timestamp;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 
-use crate::control::{CallKind, Message};
 use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
-use crate::messages::{self, Delivery, LatestChannels, MessageError};
-use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
-use crate::route::{Route, answer_to, answered, challenge, is_resumed, resumed};
-use crate::stream::StreamName;
-use crate::ticket::{Secret, Ticket};
+use crate::route::JoinerRoute;
 use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
 use link::{Link, StreamRead};
-pub(crate) use loss::Loss;
-use loss::code;
-pub(crate) use way::SILENT;
-pub use way::Way;
+use lockstep_session::control::{CallKind, Message};
+use lockstep_session::messages::{self, Delivery, LatestChannels, MessageError};
+use lockstep_session::presence::Presence;
+use lockstep_session::probe::{answer_to, answered, challenge, is_resumed, resumed};
+use lockstep_session::stream::StreamName;
+use lockstep_session::ticket::{Secret, Ticket};
+use loss::{code, loss_of};
 
 /// Links at a listener that are not part of the call; further ones are ignored.
-const MOST_STRANGERS: usize = 8;
+const MAX_PENDING_LINKS: usize = 8;
 /// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
-const MOST_UNPROVEN: usize = 2;
+const MAX_UNVALIDATED_LINKS: usize = 2;
 /// How long an unknown peer may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
@@ -52,34 +52,14 @@ const KEEP_ALIVE: Duration = Duration::from_millis(200);
 /// After this long without a datagram, which is longer than [`KEEP_ALIVE`], the path counts as interrupted.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Answers to unknown peers that may wait to be sent; further ones are dropped.
-const MOST_ANSWERS: usize = 64;
+const MAX_QUEUED_ANSWERS: usize = 64;
 
-/// Events of a connection, for its call.
-#[derive(Debug)]
-pub(crate) enum ConnectionEvent {
-    /// The other end has joined and has proved its identity.
-    Joined,
-    /// A datagram arrived after a pause, at this end or, as the other end reports, there.
-    Returned,
-    /// The other end has a new address; recent datagrams went to the old one.
-    Moved,
-    /// A datagram, with its arrival time.
-    Datagram(Timestamp, Bytes),
-    /// Content of a datagram of the transport that arrived in the stream.
-    Control(Vec<u8>),
-    /// New presence of the other end.
-    Presence(Presence),
-    /// Name of the video stream that the other end sends with this connection number.
-    Stream { connection: u32, name: StreamName },
-    /// A message of the application, with its arrival time and its sending time on the other end's clock.
-    Message { at: Timestamp, delivery: Delivery, sent_at: Timestamp, payload: Vec<u8> },
-    /// The connection has ended.
-    Lost(Loss),
-}
+/// Event of a connection.
+type ConnectionEvent = lockstep_session::CarrierEvent<Bytes>;
 
 /// Role of this end.
 enum Role {
-    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: Route },
+    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: JoinerRoute },
     Listener { secret: Secret, reusable: bool, used: bool },
 }
 
@@ -122,7 +102,7 @@ impl Connection {
     ) -> Result<Self, LiveError> {
         let Ticket { key, secret, addresses, .. } = ticket;
         let config = Box::new(quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
-        let role = Role::Joiner { secret, config, tried: Vec::new(), route: Route::new() };
+        let role = Role::Joiner { secret, config, tried: Vec::new(), route: JoinerRoute::new() };
         let (config, names) = quic::endpoint(&random::<32>()?)?;
         let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
         for address in addresses {
@@ -212,7 +192,7 @@ impl Connection {
                     self.find(handle.0, at, from, length);
                 }
             }
-            Some(DatagramEvent::NewConnection(stranger)) => self.greet(stranger, at),
+            Some(DatagramEvent::NewConnection(incoming)) => self.accept_incoming(incoming, at),
             Some(DatagramEvent::Response(answer)) => self.answer(answer.destination, buffer),
             None => {}
         }
@@ -220,7 +200,7 @@ impl Connection {
 
     /// Queues a datagram for a peer outside the call.
     fn answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
-        if self.answers.len() < MOST_ANSWERS {
+        if self.answers.len() < MAX_QUEUED_ANSWERS {
             self.answers.push_back((to, datagram));
         }
     }
@@ -241,18 +221,18 @@ impl Connection {
     }
 
     /// Handles a connection attempt.
-    fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
+    fn accept_incoming(&mut self, incoming: quinn_proto::Incoming, at: Timestamp) {
         let now = self.origin.instant(at);
-        let strangers = self.links.len() - usize::from(self.chosen.is_some());
+        let pending = self.links.len() - usize::from(self.chosen.is_some());
         let mut buffer = Vec::new();
-        if strangers >= MOST_STRANGERS {
-            self.endpoint.ignore(stranger);
-        } else if strangers >= MOST_UNPROVEN && !stranger.remote_address_validated() && stranger.may_retry() {
-            if let Ok(answer) = self.endpoint.retry(stranger, &mut buffer) {
+        if pending >= MAX_PENDING_LINKS {
+            self.endpoint.ignore(incoming);
+        } else if pending >= MAX_UNVALIDATED_LINKS && !incoming.remote_address_validated() && incoming.may_retry() {
+            if let Ok(answer) = self.endpoint.retry(incoming, &mut buffer) {
                 self.answer(answer.destination, buffer);
             }
         } else {
-            match self.endpoint.accept(stranger, now, &mut buffer, None) {
+            match self.endpoint.accept(incoming, now, &mut buffer, None) {
                 Ok((handle, accepted)) => {
                     self.links.insert(handle.0, Link::new(accepted, at));
                     self.follow(handle.0, at);
@@ -310,7 +290,7 @@ impl Connection {
                         }
                     }
                 }
-                Event::ConnectionLost { reason } => self.lost(handle, Loss::of(reason)),
+                Event::ConnectionLost { reason } => self.lost(handle, loss_of(reason)),
                 _ => {}
             }
         }
@@ -571,10 +551,10 @@ impl Connection {
 
     /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
-        let strangers = matches!(self.role, Role::Listener { .. });
+        let pending = matches!(self.role, Role::Listener { .. });
         let (origin, chosen) = (self.origin, self.chosen);
         let links = self.links.iter_mut().filter_map(|(&handle, link)| {
-            let patience = (strangers && chosen != Some(handle)).then(|| link.since + PATIENCE);
+            let patience = (pending && chosen != Some(handle)).then(|| link.since + PATIENCE);
             Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience])
         });
         let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
@@ -603,7 +583,7 @@ impl Connection {
             }
             self.follow(handle, now);
         }
-        self.find_ways(now);
+        self.find_routes(now);
         if now >= self.last_sent + KEEP_ALIVE
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {
@@ -615,7 +595,7 @@ impl Connection {
     }
 
     /// Shortest round-trip time so far.
-    pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
+    pub(crate) fn min_round_trip(&self) -> Option<Duration> {
         Some(self.links.get(&self.chosen?)?.quic.min_rtt())
     }
 

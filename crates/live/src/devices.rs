@@ -11,9 +11,9 @@ use cpal::{Device, FromSample, Sample, SampleFormat, SizedSample, Stream, Stream
 use lockstep_sound::{FRAME_SAMPLES, Frame, SAMPLE_RATE, SoundFailure, SoundSink, SoundSource};
 
 /// Frames of the microphone that may wait (200 ms); further ones are dropped.
-const MOST_HEARD: usize = 10;
+const MAX_CAPTURED_FRAMES: usize = 10;
 /// Frames that wait for the loudspeaker (40 ms), which covers the latency of the host's timers.
-const MOST_PLAYED: usize = 2;
+const MAX_PLAYBACK_FRAMES: usize = 2;
 /// A device that is silent for this long counts as gone.
 const DEVICE_LIMIT: Duration = Duration::from_secs(3);
 /// Interval between two attempts to queue a frame for the loudspeaker.
@@ -29,7 +29,7 @@ fn failed(device: &str) -> impl Fn(&dyn Display) -> SoundFailure {
 struct Complaint(Arc<Mutex<Option<String>>>);
 
 impl Complaint {
-    fn hear(&self) -> impl FnMut(cpal::Error) + Send + 'static {
+    fn error_handler(&self) -> impl FnMut(cpal::Error) + Send + 'static {
         let complaint = self.0.clone();
         move |error| {
             complaint.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
@@ -99,7 +99,7 @@ struct Microphone {
 /// # Errors
 /// There is no microphone, or it lacks a supported configuration.
 pub fn open_microphone() -> Result<Box<dyn SoundSource>, SoundFailure> {
-    let (frames, heard) = mpsc::sync_channel(MOST_HEARD);
+    let (frames, captured) = mpsc::sync_channel(MAX_CAPTURED_FRAMES);
     let complaint = Complaint::default();
     let complaining = complaint.clone();
     let stream = hold(move || {
@@ -116,7 +116,7 @@ pub fn open_microphone() -> Result<Box<dyn SoundSource>, SoundFailure> {
         stream.play().map_err(|error| failed(&error))?;
         Ok(stream)
     })?;
-    Ok(Box::new(Microphone { frames: heard, complaint, _stream: stream }))
+    Ok(Box::new(Microphone { frames: captured, complaint, _stream: stream }))
 }
 
 fn listen<T>(
@@ -130,19 +130,19 @@ where
     f32: FromSample<T>,
 {
     let channels = usize::from(config.channels).max(1);
-    let mut heard = Vec::with_capacity(FRAME_SAMPLES);
+    let mut captured = Vec::with_capacity(FRAME_SAMPLES);
     let take = move |samples: &[T], _: &cpal::InputCallbackInfo| {
         for moment in samples.chunks_exact(channels) {
             let sum: f32 = moment.iter().map(|&sample| f32::from_sample(sample)).sum();
-            heard.push(i16::from_sample(sum / channels as f32));
-            if let Ok(frame) = Frame::try_from(heard.as_slice()) {
-                heard.clear();
+            captured.push(i16::from_sample(sum / channels as f32));
+            if let Ok(frame) = Frame::try_from(captured.as_slice()) {
+                captured.clear();
                 // The frame is dropped if the receiver is too slow or gone.
                 let _ = frames.try_send(frame);
             }
         }
     };
-    device.build_input_stream(config, take, complaint.hear(), None)
+    device.build_input_stream(config, take, complaint.error_handler(), None)
 }
 
 impl SoundSource for Microphone {
@@ -172,7 +172,7 @@ struct Loudspeaker {
 /// # Errors
 /// There is no loudspeaker, or it lacks a supported configuration.
 pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
-    let (frames, to_play) = mpsc::sync_channel(MOST_PLAYED);
+    let (frames, to_play) = mpsc::sync_channel(MAX_PLAYBACK_FRAMES);
     let complaint = Complaint::default();
     let complaining = complaint.clone();
     let stream = hold(move || {
@@ -182,8 +182,8 @@ pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
         let ranges = device.supported_output_configs().map_err(|error| failed(&error))?;
         let (config, format) = configuration(name, ranges)?;
         let stream = match format {
-            SampleFormat::I16 => speak::<i16>(&device, config, to_play, &complaining),
-            _ => speak::<f32>(&device, config, to_play, &complaining),
+            SampleFormat::I16 => play::<i16>(&device, config, to_play, &complaining),
+            _ => play::<f32>(&device, config, to_play, &complaining),
         };
         let stream = stream.map_err(|error| failed(&error))?;
         stream.play().map_err(|error| failed(&error))?;
@@ -192,7 +192,7 @@ pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
     Ok(Box::new(Loudspeaker { frames, complaint, _stream: stream }))
 }
 
-fn speak<T>(
+fn play<T>(
     device: &Device,
     config: StreamConfig,
     frames: Receiver<Frame>,
@@ -216,7 +216,7 @@ where
             moment.fill(T::from_sample(sample));
         }
     };
-    device.build_output_stream(config, give, complaint.hear(), None)
+    device.build_output_stream(config, give, complaint.error_handler(), None)
 }
 
 impl SoundSink for Loudspeaker {

@@ -11,7 +11,7 @@ use lockstep_media::VideoFormat;
 use lockstep_sound::Decoded;
 use lockstep_units::Timestamp;
 
-use crate::stream::StreamName;
+use lockstep_session::stream::StreamName;
 
 /// Pictures that may wait for a live sink, so that a busy host may delay its thread. Beyond this, the oldest pictures
 /// are dropped.
@@ -30,7 +30,7 @@ pub struct Shown {
     /// When the sender captured it, on the sender's clock.
     pub captured_at: Timestamp,
     /// Shortest round-trip time so far, which contains the least queueing delay.
-    pub shortest_round_trip: Option<Duration>,
+    pub min_round_trip: Option<Duration>,
 }
 
 /// Frames of sound that may wait for a recording (10 s). Beyond this, the newest are dropped.
@@ -195,7 +195,7 @@ mod tests {
         let picture = Picture::from_i420(side, side, vec![0; side * side * 3 / 2]).expect("a picture");
         let display = Display { frame, captured_at: at, completed_at: at, displayed_at: at, picture };
         let record = DisplayRecord { frame, completed_at: at, displayed_at: at };
-        let shown = Shown { record, captured_at: at, shortest_round_trip: None };
+        let shown = Shown { record, captured_at: at, min_round_trip: None };
         let format = VideoFormat { width: side, height: side, frame_rate: FrameRate::default() };
         Waiting { display, name: StreamName::default(), format, shown }
     }

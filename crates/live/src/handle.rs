@@ -11,11 +11,11 @@ use lockstep_media::FrameRate;
 use lockstep_units::Bitrate;
 use lockstep_vp8::Picture;
 
-use crate::messages::{Delivery, MOST_UNSENT, Message, MessageError};
-use crate::presence::{Command, Presence};
+use lockstep_session::messages::{Delivery, MAX_UNSENT_BYTES, Message, MessageError};
+use lockstep_session::presence::{Command, Presence};
 
 /// Requests that may wait for a call that is not running; later ones are dropped.
-const MOST_REQUESTS: usize = 1_024;
+const MAX_REQUESTS: usize = 1_024;
 
 /// A request to a call.
 pub(crate) enum Request {
@@ -104,7 +104,7 @@ impl CallHandle {
 
     fn request(&self, request: Request) {
         let mut inside = self.inside();
-        if inside.requests.len() < MOST_REQUESTS {
+        if inside.requests.len() < MAX_REQUESTS {
             inside.requests.push_back(request);
         }
         inside.wake();
@@ -156,11 +156,11 @@ impl CallHandle {
         let mut inside = self.inside();
         if message.delivery == Delivery::Reliable {
             let waiting = inside.message_bytes;
-            if waiting + message.payload.len() > MOST_UNSENT || inside.messages.len() >= MOST_REQUESTS {
+            if waiting + message.payload.len() > MAX_UNSENT_BYTES || inside.messages.len() >= MAX_REQUESTS {
                 return Err(MessageError::QueueFull { waiting });
             }
             inside.message_bytes += message.payload.len();
-        } else if inside.messages.len() >= MOST_REQUESTS {
+        } else if inside.messages.len() >= MAX_REQUESTS {
             return Ok(());
         }
         inside.messages.push_back(message);
@@ -226,10 +226,10 @@ mod tests {
     #[test]
     fn reliable_messages_are_bounded_until_they_leave() {
         let handle = CallHandle::new();
-        let message = Message::reliable(vec![0; MOST_UNSENT / 4]);
+        let message = Message::reliable(vec![0; MAX_UNSENT_BYTES / 4]);
         (0..4).for_each(|_| handle.send_message(message.clone()).expect("there is room"));
         let refused = handle.send_message(message.clone());
-        assert_eq!(refused, Err(MessageError::QueueFull { waiting: MOST_UNSENT }));
+        assert_eq!(refused, Err(MessageError::QueueFull { waiting: MAX_UNSENT_BYTES }));
         assert!(handle.take_message().is_some());
         assert_eq!(handle.send_message(message), Ok(()));
     }

@@ -31,5 +31,5 @@ pub(crate) enum SoundEvent {
     /// A frame of 20 ms from the microphone.
     Spoken(SoundPacket),
     /// The time of playout, and the capture time of the sound that is played; `None` for concealed sound or silence.
-    Heard(Timestamp, Option<Timestamp>),
+    Playback(Timestamp, Option<Timestamp>),
 }

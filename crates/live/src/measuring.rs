@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use lockstep_call::FrameRecord;
 
 /// Frames that may wait for measurement; on a slow machine, further ones are not measured.
-const MOST_MEASURED: usize = 32;
+const MAX_QUEUED_FRAMES: usize = 32;
 
 /// Luma SSIM and PSNR (dB) of a frame.
 pub(crate) type Quality = (f64, f64);
@@ -21,7 +21,7 @@ pub(crate) struct Measuring {
 impl Measuring {
     /// Whether one more frame may be measured.
     pub(crate) fn has_room(&self) -> bool {
-        self.measured.len() < MOST_MEASURED
+        self.measured.len() < MAX_QUEUED_FRAMES
     }
 
     /// Starts the measurement of captured picture `capture`; its record follows.

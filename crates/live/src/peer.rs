@@ -12,18 +12,18 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::connection::Connection;
-use crate::control::CallKind;
-use crate::event::CallEvent;
-use crate::exchange::{Ends, Exchange, Patience, reason};
-use crate::freshness::Freshness;
 use crate::gate::Gate;
 use crate::identity::Identity;
-use crate::messages::{Message, MessageError};
-use crate::presence::Presence;
 use crate::receiving::refusal;
-use crate::stream::StreamName;
-use crate::ticket::{MOST_ADDRESSES, Ticket};
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+use lockstep_session::CallEvent;
+use lockstep_session::Freshness;
+use lockstep_session::control::CallKind;
+use lockstep_session::messages::{Message, MessageError};
+use lockstep_session::presence::Presence;
+use lockstep_session::stream::StreamName;
+use lockstep_session::ticket::{MAX_ADDRESSES, Ticket};
+use lockstep_session::{Ends, Exchange, TimeLimits, reason};
 
 /// Configuration of a [`Peer`].
 pub struct PeerConfig<C: PictureCodec = Vp8> {
@@ -157,7 +157,7 @@ pub struct ReceivedFrame {
 /// The owner repeats: call [`Peer::poll_output`] until it returns [`Output::Timeout`], wait for a datagram or that
 /// time, and call [`Peer::handle_input`]. After any other method, poll again.
 pub struct Peer<C: PictureCodec = Vp8> {
-    exchange: Exchange,
+    exchange: Exchange<Connection>,
     gate: Gate,
     sending: Vec<SendingEnd<C>>,
     receiving: Vec<ReceivingEnd<C>>,
@@ -169,14 +169,14 @@ pub struct Peer<C: PictureCodec = Vp8> {
 }
 
 /// Longest time until [`Output::Timeout`].
-const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Peer {
-    /// The ticket of `identity` for a listener whose socket has `addresses`; at most [`MOST_ADDRESSES`] of them are
+    /// The ticket of `identity` for a listener whose socket has `addresses`; at most [`MAX_ADDRESSES`] of them are
     /// used.
     #[must_use]
     pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
-        let addresses = addresses.iter().copied().take(MOST_ADDRESSES).collect();
+        let addresses = addresses.iter().copied().take(MAX_ADDRESSES).collect();
         Ticket { key: identity.public(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
     }
 }
@@ -214,7 +214,7 @@ impl<C: PictureCodec> Peer<C> {
         let PeerConfig { sending, names, receiving, wait_limit, idle_limit, stale_after, .. } = config;
         Self {
             gate: connection.gate(),
-            exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, now)
+            exchange: Exchange::new(connection, TimeLimits { wait_limit, idle_limit }, now)
                 .with_streams(names, Freshness::new(stale_after)),
             sending,
             receiving,
@@ -263,7 +263,7 @@ impl<C: PictureCodec> Peer<C> {
         }
         let (exchange, ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
         let timeout = if self.is_over { None } else { exchange.poll_timeout(&ends) };
-        Output::Timeout(timeout.unwrap_or(now + LONGEST_WAIT).max(now))
+        Output::Timeout(timeout.unwrap_or(now + MAX_WAIT).max(now))
     }
 
     fn on_joined(&mut self) {
@@ -282,7 +282,7 @@ impl<C: PictureCodec> Peer<C> {
                 receiving.decoded(now, job.run());
                 if let Some(Display { captured_at, picture, .. }) = receiving.poll_display() {
                     self.exchange.on_shown(stream, captured_at);
-                    let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
+                    let round_trip = self.exchange.connection.min_round_trip().unwrap_or_default();
                     let age = receiving.age(now, captured_at, round_trip);
                     let name = self.exchange.name_of(receiving);
                     return Some(Output::Frame(ReceivedFrame { stream, name, picture, captured_at, age }));
@@ -397,10 +397,10 @@ impl<C: PictureCodec> Peer<C> {
 
 /// The exchange, and its ends.
 fn parts<'a, C: PictureCodec>(
-    exchange: &'a mut Exchange,
+    exchange: &'a mut Exchange<Connection>,
     sending: &'a mut [SendingEnd<C>],
     receiving: &'a mut [ReceivingEnd<C>],
-) -> (&'a mut Exchange, Ends<'a, C>) {
+) -> (&'a mut Exchange<Connection>, Ends<'a, C>) {
     (exchange, Ends { sending: sending.iter_mut().collect(), receiving: receiving.iter_mut().collect() })
 }
 

@@ -12,8 +12,8 @@ use ring::hmac::{HMAC_SHA256, Key};
 use crate::LiveError;
 use crate::gate::Names;
 use crate::identity::{Identity, client, random};
-use crate::ticket::PublicKey;
 use crate::unlimited::Unlimited;
+use lockstep_session::ticket::PublicKey;
 
 /// Assumed round-trip time before the first measurement. The first flight is retransmitted after three times this.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes of received datagrams that may wait.
 const DATAGRAM_BUFFER: usize = 1 << 20;
 /// Handshakes of unknown peers, and bytes of their packets, that may wait to be handled.
-const MOST_INCOMING: usize = 16;
+const MAX_INCOMING: usize = 16;
 const INCOMING_BYTES: u64 = 64 << 10;
 
 /// Writer for QUIC's qlog, a JSON text sequence: a header, then one event per packet. The thread of the call writes it,
@@ -106,9 +106,9 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
     config
         .transport_config(transport(qlog)?)
         .migration(true)
-        .max_incoming(MOST_INCOMING)
+        .max_incoming(MAX_INCOMING)
         .incoming_buffer_size(INCOMING_BYTES)
-        .incoming_buffer_size_total(INCOMING_BYTES * MOST_INCOMING as u64);
+        .incoming_buffer_size_total(INCOMING_BYTES * MAX_INCOMING as u64);
     Ok(Arc::new(config))
 }
 

@@ -12,13 +12,13 @@ use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
 use crate::Thread;
-use crate::call_state::HeardSound;
+use crate::call_state::SoundQuality;
 use crate::display_queue::{DisplayQueue, Next, Shown, Waiting};
 use crate::loop_event::LoopEvent;
 use crate::recorder::{RecordError, Recorder};
 use crate::sound::{Loudspeaker, Player};
-use crate::stream::StreamName;
 use crate::{END_LIMIT, Ended, LiveError};
+use lockstep_session::stream::StreamName;
 
 /// Opens a sink for a stream with this name and picture format; the name is empty if the stream has none.
 pub type OpenSink = Box<dyn FnOnce(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
@@ -49,7 +49,7 @@ fn show<C: PictureCodec>(queue: &DisplayQueue<C>, open_sink: OpenSink, has_sound
         while let Some(next) = queue.take() {
             match next {
                 Next::Picture(waiting) => recorder.show(&waiting.display.picture, waiting.display.captured_at)?,
-                Next::Sound(sound) => recorder.hear(&sound)?,
+                Next::Sound(sound) => recorder.record_sound(&sound)?,
             }
         }
         recorder.finish()
@@ -132,23 +132,23 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         self.end.decoded(now, outcome);
         if let Some(display) = self.end.poll_display() {
             self.sync.push(now, display);
-            if let (Some(player), Some(delay)) = (&self.player, self.sync.least_sound_delay()) {
-                player.set_least_delay(delay);
+            if let (Some(player), Some(delay)) = (&self.player, self.sync.min_sound_delay()) {
+                player.set_min_delay(delay);
             }
         }
     }
 
     /// Records that sound captured at `captured` is played at `now`; `None` for concealed sound or silence.
-    pub(crate) fn heard(&mut self, now: Timestamp, captured: Option<Timestamp>) {
-        self.sync.hear(now, captured);
+    pub(crate) fn on_playback(&mut self, now: Timestamp, captured: Option<Timestamp>) {
+        self.sync.on_playback(now, captured);
     }
 
     /// Queues the picture that is due for display, if there is one.
-    fn show(&mut self, now: Timestamp, name: StreamName, shortest_round_trip: Option<Duration>) {
+    fn show(&mut self, now: Timestamp, name: StreamName, min_round_trip: Option<Duration>) {
         let Some(display) = self.sync.poll(now) else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
         let record = DisplayRecord { frame, completed_at, displayed_at };
-        let shown = Shown { record, captured_at, shortest_round_trip };
+        let shown = Shown { record, captured_at, min_round_trip };
         let format = format_of(&display, self.end.format());
         self.queue.push(Waiting { display, name, format, shown });
     }
@@ -163,7 +163,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
         &mut self,
         now: Timestamp,
         name: StreamName,
-        shortest_round_trip: Option<Duration>,
+        min_round_trip: Option<Duration>,
         shown: &mut impl FnMut(&Shown),
     ) {
         while let Some(packet) = self.end.poll_sound() {
@@ -171,7 +171,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
                 player.insert(now, packet);
             }
         }
-        self.show(now, name, shortest_round_trip);
+        self.show(now, name, min_round_trip);
         self.log_shown(shown);
         while let Some(job) = self.end.poll_decode() {
             let _ = self.jobs.send(job); // a failed decoder is detected by `reason_to_end`
@@ -189,8 +189,8 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     }
 
     /// Quality of the received sound so far, if there is a loudspeaker.
-    pub(crate) fn heard_so_far(&self) -> Option<HeardSound> {
-        self.player.as_ref().map(Player::heard_so_far)
+    pub(crate) fn sound_quality(&self) -> Option<SoundQuality> {
+        self.player.as_ref().map(Player::sound_quality)
     }
 
     /// Pictures that the sink was too slow to display.
@@ -220,12 +220,12 @@ impl<C: PictureCodec> ReceivingHalf<C> {
     /// that `is_stuck` gets no further time.
     pub(crate) fn finish(
         &mut self,
-        shortest_round_trip: Option<Duration>,
+        min_round_trip: Option<Duration>,
         is_stuck: bool,
     ) -> (Option<SoundScores>, Result<(), LiveError>) {
         self.queue.close();
         let shown = self.sink.finish(if is_stuck { Duration::ZERO } else { END_LIMIT });
-        let way = shortest_round_trip.unwrap_or_default() / 2;
+        let way = min_round_trip.unwrap_or_default() / 2;
         match self.player.as_mut().map_or(Ok(None), |player| player.finish(way)) {
             Ok(scores) => {
                 let error = self.sync.errors();

@@ -35,7 +35,7 @@ impl Recorder {
         Ok(Self { sink, track, newest: first })
     }
 
-    /// Whether [`Self::hear`] has an effect.
+    /// Whether [`Self::record_sound`] has an effect.
     pub(crate) fn records_sound(&self) -> bool {
         self.track.is_some()
     }
@@ -50,16 +50,16 @@ impl Recorder {
         Ok(self.sink.show(picture, captured_at)?)
     }
 
-    pub(crate) fn hear(&mut self, sound: &Decoded) -> Result<(), RecordError> {
+    pub(crate) fn record_sound(&mut self, sound: &Decoded) -> Result<(), RecordError> {
         if let Some(track) = &mut self.track {
-            track.hear(sound)?;
+            track.push(sound)?;
         }
         self.write_sound()
     }
 
     fn write_sound(&mut self) -> Result<(), RecordError> {
         while let Some(packet) = self.track.as_mut().and_then(SoundTrack::poll_packet) {
-            self.sink.hear(&packet.payload, packet.captured)?;
+            self.sink.write_sound(&packet.payload, packet.captured)?;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ mod tests {
             if now % FRAME == 7 {
                 player.play(ms(now));
                 while let Some(decoded) = player.poll_decoded() {
-                    recorder.hear(&decoded).unwrap();
+                    recorder.record_sound(&decoded).unwrap();
                 }
             }
             // Pictures are captured every 40 ms and displayed 120 ms later.

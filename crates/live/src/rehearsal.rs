@@ -15,27 +15,27 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use lockstep_call::{
-    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, Playback, Playing, ReceivingEnd, SendingEnd,
-    SerialMenu, Speaking, Tuning,
+    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, Playback, ReceivingEnd, SendingEnd, SerialMenu,
+    SoundPacketSource, SoundPlayer, Tuning,
 };
 use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
 use lockstep_sim::ModelledVoice;
 use lockstep_socket::{Admission, Clock, Incoming, Origin};
-use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, LOWEST_BITRATE};
+use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, MIN_BITRATE};
 use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
 use crate::connection::Connection;
-use crate::control::CallKind;
-use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::rendezvous::{Limits, Rendezvous};
-use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+use lockstep_session::control::CallKind;
+use lockstep_session::ticket::Ticket;
+use lockstep_session::{Ends, Exchange, TimeLimits, reason};
 use meeting::{Meet, SERVER};
 
 /// Duration of jobs in virtual time.
@@ -85,7 +85,7 @@ enum Talk {
 /// One end of a call.
 struct End {
     gate: Gate,
-    exchange: Exchange,
+    exchange: Exchange<Connection>,
     sending: SendingEnd,
     receiving: ReceivingEnd,
     /// How far its clock is ahead of the world's.
@@ -101,7 +101,7 @@ struct End {
     spoken: u32,
     speaks_at: Option<Timestamp>,
     plays_at: Option<Timestamp>,
-    playing: Playing<Deaf>,
+    playing: SoundPlayer<Deaf>,
     sync: LipSync,
     ending: Option<(Timestamp, Result<Ended, LiveError>)>,
     over: Option<(Timestamp, Result<Ended, LiveError>)>,
@@ -109,7 +109,7 @@ struct End {
     stopped: Option<Vec<Incoming>>,
     /// Display and playout times on this end's clock, each with the capture time on the other end's clock.
     shown: Vec<(Timestamp, Timestamp)>,
-    heard: Vec<(Timestamp, Timestamp)>,
+    played: Vec<(Timestamp, Timestamp)>,
 }
 
 /// Configuration of both ends of a rehearsal.
@@ -118,14 +118,14 @@ struct Cast {
     /// The clip that both ends send.
     pictures: &'static str,
     talk: Talk,
-    patience: Patience,
+    time_limits: TimeLimits,
 }
 
 impl Default for Cast {
     fn default() -> Self {
-        let patience =
-            Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
-        Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
+        let time_limits =
+            TimeLimits { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
+        Self { pictures: "generated:64x48@30", talk: Talk::Always, time_limits }
     }
 }
 
@@ -140,13 +140,13 @@ impl End {
         let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), interval);
         let controller = algorithm.controller(&setup).expect("it needs no path");
         let encoder = Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default()));
-        let receiving = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+        let receiving = ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         });
         let talks = cast.talk != Talk::Mute;
         Self {
             gate: connection.gate(),
-            exchange: Exchange::new(connection, cast.patience, now),
+            exchange: Exchange::new(connection, cast.time_limits, now),
             sending: SendingEnd::new(config, controller, encoder, &Tuning::default()),
             receiving,
             ahead,
@@ -161,13 +161,13 @@ impl End {
             spoken: 0,
             speaks_at: talks.then_some(now + FRAME_DURATION),
             plays_at: talks.then_some(now + FRAME_DURATION / 2),
-            playing: Playing::new(Deaf, None),
+            playing: SoundPlayer::new(Deaf, None),
             sync: LipSync::new(talks),
             ending: None,
             over: None,
             stopped: None,
             shown: Vec::new(),
-            heard: Vec::new(),
+            played: Vec::new(),
         }
     }
 
@@ -203,7 +203,7 @@ impl End {
         self.exchange.connection.handle_datagram(incoming);
     }
 
-    fn speak(&mut self, now: Timestamp) {
+    fn send_sound(&mut self, now: Timestamp) {
         let frame = self.spoken;
         self.spoken += 1;
         let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
@@ -211,11 +211,11 @@ impl End {
             Talk::Mute => None,
             Talk::Always => {
                 let most = self.sending.sound_allowance(now).bitrate;
-                let narrow = most < LOWEST_BITRATE;
+                let narrow = most < MIN_BITRATE;
                 Some(if narrow { most.bytes_in(FRAME_DURATION).get() as usize } else { SPOKEN })
             }
             Talk::ByTurns(_) => {
-                let packet = self.voice.speak(now, &self.sending.sound_allowance(now)).expect("it cannot fail");
+                let packet = self.voice.next_packet(now, &self.sending.sound_allowance(now)).expect("it cannot fail");
                 packet.map(|packet| packet.payload.0 as usize)
             }
         };
@@ -227,8 +227,8 @@ impl End {
     fn show(&mut self, now: Timestamp) {
         if let Some(display) = self.receiving.poll_display() {
             self.sync.push(now, display);
-            if let Some(delay) = self.sync.least_sound_delay() {
-                self.playing.set_least_delay(delay);
+            if let Some(delay) = self.sync.min_sound_delay() {
+                self.playing.set_min_delay(delay);
             }
         }
         if let Some(Display { captured_at, .. }) = self.sync.poll(now) {
@@ -265,16 +265,16 @@ impl End {
             self.next_capture = self.next_capture.map(|at| (at + self.interval).max(now));
         }
         if self.speaks_at.is_some_and(|at| at <= now) {
-            self.speak(now);
+            self.send_sound(now);
             let least = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + FRAME_DURATION);
             self.speaks_at = self.speaks_at.map(|at| (at + FRAME_DURATION).max(least));
         }
         if self.plays_at.is_some_and(|at| at <= now) {
             self.playing.play(now).expect("it has no sink");
-            let heard = self.playing.heard();
-            self.sync.hear(now, heard);
-            if let Some(captured) = heard {
-                self.heard.push((now, captured));
+            let played = self.playing.playing_captured_at();
+            self.sync.on_playback(now, played);
+            if let Some(captured) = played {
+                self.played.push((now, captured));
             }
             let least = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + FRAME_DURATION);
             self.plays_at = self.plays_at.map(|at| (at + FRAME_DURATION).max(least));
@@ -555,7 +555,7 @@ impl World {
     fn back(&self, end: usize, since: Timestamp) -> [Option<Duration>; 2] {
         let (here, there) = (&self.ends[end], &self.ends[1 - end]);
         let (from, captured) = (since + here.ahead, since + there.ahead);
-        [&here.shown, &here.heard].map(|moments| {
+        [&here.shown, &here.played].map(|moments| {
             let first = moments.iter().find(|&&(at, of)| at >= from && of >= captured);
             first.map(|&(at, _)| at.saturating_since(from))
         })
@@ -571,7 +571,7 @@ impl World {
     fn forget(&mut self) {
         for end in &mut self.ends {
             end.shown.clear();
-            end.heard.clear();
+            end.played.clear();
         }
     }
 

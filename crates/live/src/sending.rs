@@ -17,9 +17,9 @@ use crate::capture::{self, Captured};
 use crate::handle::StreamSetting;
 use crate::loop_event::{LoopEvent, SendingEvent};
 use crate::measuring::Measuring;
-use crate::presence::Presence;
 use crate::sound::Microphone;
-use crate::stream::StreamName;
+use lockstep_session::presence::Presence;
+use lockstep_session::stream::StreamName;
 
 /// How long late feedback is accepted after the last picture.
 const LINGER: Duration = Duration::from_millis(500);
@@ -240,7 +240,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     /// Sends 20 ms of this end's sound.
-    pub(crate) fn speak(&mut self, now: Timestamp, packet: SoundPacket) {
+    pub(crate) fn send_sound(&mut self, now: Timestamp, packet: SoundPacket) {
         // Packets are numbered in order, and each fits a datagram, so none is refused.
         let _ = self.end.send_sound(now, packet);
         self.allow_sound(now);
@@ -290,7 +290,7 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     /// Logs the remaining records at the end of the call, complete or not.
-    pub(crate) fn log_the_rest(&mut self, log: &mut impl FnMut(FrameRecord)) {
+    pub(crate) fn log_remaining(&mut self, log: &mut impl FnMut(FrameRecord)) {
         while let Some(record) = self.end.poll_last_record() {
             self.measuring.push(record);
         }

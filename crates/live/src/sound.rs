@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockstep_call::{PictureCodec, Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+use lockstep_call::{PictureCodec, Playback, SoundAllowance, SoundPacketSource, SoundPlayer, SoundScores, Voice};
 use lockstep_socket::Clock;
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
 use crate::Thread;
-use crate::call_state::HeardSound;
+use crate::call_state::SoundQuality;
 use crate::display_queue::DisplayQueue;
 use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::{END_LIMIT, LiveError};
@@ -82,7 +82,7 @@ impl Microphone {
         clock: Clock,
         events: &SyncSender<LoopEvent<C>>,
     ) -> Result<Self, LiveError> {
-        let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::LOWEST_BITRATE, loss: 0.0 }));
+        let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::MIN_BITRATE, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
         let (current, events) = (Arc::clone(&allowance), events.clone());
         let muted = Arc::<AtomicBool>::default();
@@ -97,7 +97,7 @@ impl Microphone {
             loop {
                 metronome.tick();
                 let allowance = *current.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(packet) = voice.speak(clock.now(), &allowance).map_err(failed)? else { continue };
+                let Some(packet) = voice.next_packet(clock.now(), &allowance).map_err(failed)? else { continue };
                 if events.send(LoopEvent::Sound(SoundEvent::Spoken(packet))).is_err() {
                     return Ok(());
                 }
@@ -131,17 +131,17 @@ impl Microphone {
 
 /// Packets that may wait for the loudspeaker's thread (5 s); beyond this, for example while a disk stalls, the newest
 /// are lost.
-const MOST_PACKETS: usize = 256;
+const MAX_QUEUED_PACKETS: usize = 256;
 /// No smallest delay is set.
 const NO_LEAST_DELAY: i64 = i64::MIN;
 
 /// State of the loudspeaker during the call.
 pub(crate) struct Player {
     packets: Option<SyncSender<(Timestamp, SoundPacket)>>,
-    least_delay: Arc<AtomicI64>,
+    min_delay: Arc<AtomicI64>,
     scores: Arc<Mutex<Option<SoundScores>>>,
-    heard: Arc<Mutex<HeardSound>>,
-    shortest_way: Arc<Mutex<Duration>>,
+    quality: Arc<Mutex<SoundQuality>>,
+    one_way_delay: Arc<Mutex<Duration>>,
     thread: Thread,
 }
 
@@ -153,18 +153,18 @@ impl Player {
         events: &SyncSender<LoopEvent<C>>,
         recording: DisplayQueue<C>,
     ) -> Result<Self, LiveError> {
-        let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
-        let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
+        let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MAX_QUEUED_PACKETS);
+        let min_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
-        let shortest_way = Arc::new(Mutex::new(Duration::ZERO));
-        let (delay_limit, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
-        let way = Arc::clone(&shortest_way);
-        let heard = Arc::<Mutex<HeardSound>>::default();
-        let so_far = heard.clone();
+        let one_way_delay = Arc::new(Mutex::new(Duration::ZERO));
+        let (delay_limit, scored, events) = (Arc::clone(&min_delay), Arc::clone(&scores), events.clone());
+        let way = Arc::clone(&one_way_delay);
+        let quality = Arc::<Mutex<SoundQuality>>::default();
+        let so_far = quality.clone();
         let thread = Thread::spawn("loudspeaker", move || {
             let decoder = SoundDecoder::new().map_err(|error| LiveError::Sound(error.to_string()))?;
             let mut metronome = Metronome::start(!sink.is_live());
-            let mut playing = Playing::new(decoder, Some(sink));
+            let mut playing = SoundPlayer::new(decoder, Some(sink));
             'playing: loop {
                 metronome.tick();
                 loop {
@@ -176,7 +176,7 @@ impl Player {
                 }
                 match delay_limit.load(Ordering::Relaxed) {
                     NO_LEAST_DELAY => {}
-                    delay => playing.set_least_delay(delay),
+                    delay => playing.set_min_delay(delay),
                 }
                 let now = clock.now();
                 playing.play(now).map_err(|failure| LiveError::Sound(failure.to_string()))?;
@@ -185,15 +185,15 @@ impl Player {
                 }
                 let statistics = playing.statistics();
                 let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
-                *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };
+                *so_far.lock().unwrap_or_else(PoisonError::into_inner) = SoundQuality { packets, concealed_share };
                 // The event may be dropped; the thread must not wait for the call.
-                let _ = events.try_send(LoopEvent::Sound(SoundEvent::Heard(now, playing.heard())));
+                let _ = events.try_send(LoopEvent::Sound(SoundEvent::Playback(now, playing.playing_captured_at())));
             }
             let way = *way.lock().unwrap_or_else(PoisonError::into_inner);
             *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));
             playing.finish().map_err(|failure| LiveError::Sound(failure.to_string()))
         })?;
-        Ok(Self { packets: Some(packets), least_delay, scores, heard, shortest_way, thread })
+        Ok(Self { packets: Some(packets), min_delay, scores, quality, one_way_delay, thread })
     }
 
     /// Passes on a packet that arrived at `at`.
@@ -204,13 +204,13 @@ impl Player {
     }
 
     /// Sets the smallest playout delay after capture in nanoseconds, between the two clocks.
-    pub(crate) fn set_least_delay(&self, delay: i64) {
-        self.least_delay.store(delay, Ordering::Relaxed);
+    pub(crate) fn set_min_delay(&self, delay: i64) {
+        self.min_delay.store(delay, Ordering::Relaxed);
     }
 
     /// Quality of the received sound so far.
-    pub(crate) fn heard_so_far(&self) -> HeardSound {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn sound_quality(&self) -> SoundQuality {
+        *self.quality.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports the failure of the thread, once.
@@ -218,10 +218,10 @@ impl Player {
         self.thread.check()
     }
 
-    /// Completes the recording of the sound, and returns its scores; `shortest_way` is the one-way delay of the fastest
+    /// Completes the recording of the sound, and returns its scores; `one_way_delay` is the one-way delay of the fastest
     /// datagram.
-    pub(crate) fn finish(&mut self, shortest_way: Duration) -> Result<Option<SoundScores>, LiveError> {
-        *self.shortest_way.lock().unwrap_or_else(PoisonError::into_inner) = shortest_way;
+    pub(crate) fn finish(&mut self, one_way_delay: Duration) -> Result<Option<SoundScores>, LiveError> {
+        *self.one_way_delay.lock().unwrap_or_else(PoisonError::into_inner) = one_way_delay;
         self.packets = None;
         self.thread.finish(END_LIMIT)?;
         Ok(self.scores.lock().unwrap_or_else(PoisonError::into_inner).take())

@@ -132,7 +132,7 @@ fn finished_end_reports_that_the_other_end_is_silent() {
     let listener = listening(sink(discard), Calls { idle_limit: Some(Duration::from_millis(700)), ..CALL });
     let through = calls::through(&listener.ticket(), Duration::from_secs(1));
     let (sender, records) = joining(through.ticket.clone(), sending(calls::pictures(90)), CALL);
-    assert!(matches!(sender.result, Err(LiveError::Unheard { .. })), "{:?}", sender.result);
+    assert!(matches!(sender.result, Err(LiveError::PeerSilent { .. })), "{:?}", sender.result);
     assert!(!records.is_empty(), "the log is kept");
     assert!(matches!(listener.join().0.result, Err(LiveError::Silent { .. })));
 }
@@ -174,10 +174,10 @@ fn receiver_refuses_a_call_with_an_unknown_estimator() {
 
 #[test]
 fn two_way_call_shows_pictures_at_both_ends() {
-    let both = |end: lockstep_live::OtherEnd| calls::both_ways(end, sending(Box::new(Then(clip(), 20, || Ok(None)))));
+    let both = |end: lockstep_live::RemoteEnd| calls::both_ways(end, sending(Box::new(Then(clip(), 20, || Ok(None)))));
     let (listener, ticket) = calls::listener();
-    let one = std::thread::spawn(move || calls::run(both(lockstep_live::OtherEnd::At(listener))).0);
-    let (other, _) = calls::run(both(lockstep_live::OtherEnd::Of(ticket)));
+    let one = std::thread::spawn(move || calls::run(both(lockstep_live::RemoteEnd::At(listener))).0);
+    let (other, _) = calls::run(both(lockstep_live::RemoteEnd::Of(ticket)));
     for finished in [one.join().expect("it does not panic"), other] {
         let decoded = finished.receiving[0].counts().decoded;
         assert!(finished.result.is_ok() && decoded >= 8, "{decoded}: {:?}", finished.result);

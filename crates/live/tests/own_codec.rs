@@ -13,7 +13,7 @@ use lockstep_call::{
 };
 use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_live::{
-    CallEvent, CallKind, CallOptions, Ended, Finished, LiveError, OpenSink, OtherEnd, Receiving, Sending, Witness,
+    CallEvent, CallKind, CallObserver, CallOptions, Ended, Finished, LiveError, OpenSink, Receiving, RemoteEnd, Sending,
 };
 use lockstep_socket::Clock;
 use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateId};
@@ -82,7 +82,7 @@ fn sending() -> Sending<External> {
 }
 
 fn options<C: PictureCodec>(
-    peer: OtherEnd,
+    peer: RemoteEnd,
     sending: Option<Sending<C>>,
     receiving: Option<Receiving<C>>,
 ) -> CallOptions<C> {
@@ -104,7 +104,7 @@ fn options<C: PictureCodec>(
 #[derive(Default)]
 struct Log(Vec<FrameRecord>);
 
-impl Witness<External> for Log {
+impl CallObserver<External> for Log {
     fn event(&mut self, _: CallEvent) {}
 
     fn captured(&mut self, _: usize, record: FrameRecord) {
@@ -124,13 +124,13 @@ fn live_call_carries_the_codec_of_an_application() {
     let count = Arc::<AtomicUsize>::default();
     let open_sink: OpenSink = counting(&count);
     let receiver = thread::spawn(move || {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+        let end = ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         });
         let receiving = Receiving { end: end.decoding_with(CODEC, Coarse), open_sink, loudspeaker: None };
-        run(options(OtherEnd::At(listener), None, Some(receiving))).0
+        run(options(RemoteEnd::At(listener), None, Some(receiving))).0
     });
-    let (sender, records) = run(options(OtherEnd::Of(ticket), Some(sending()), None));
+    let (sender, records) = run(options(RemoteEnd::Of(ticket), Some(sending()), None));
     let receiver = receiver.join().expect("it does not panic");
     assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
     let counts = receiver.receiving[0].counts();
@@ -143,7 +143,7 @@ fn live_call_carries_the_codec_of_an_application() {
 #[test]
 fn receiver_without_the_codec_refuses_the_call() {
     let listener = listening_with(receiving_end, sink(calls::discard));
-    let (sender, _) = run(options(OtherEnd::Of(listener.ticket()), Some(sending()), None));
+    let (sender, _) = run(options(RemoteEnd::Of(listener.ticket()), Some(sending()), None));
     assert!(matches!(sender.result, Err(LiveError::Refused)), "{:?}", sender.result);
     let error = listener.join().0.result.expect_err("it has no such decoder");
     assert!(matches!(error, LiveError::UnknownCodec { number: 201 }), "{error}");

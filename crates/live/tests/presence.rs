@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use calls::{both_ways, clip, listener, sending, wait_until};
 use lockstep_live::{
-    CallEvent, CallHandle, CallOptions, CallState, Command, Ended, Finished, Loudspeaker, OtherEnd, Presence, Shown,
-    Witness,
+    CallEvent, CallHandle, CallObserver, CallOptions, CallState, Command, Ended, Finished, Loudspeaker, Presence,
+    RemoteEnd, Shown,
 };
 use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_socket::Clock;
@@ -45,7 +45,7 @@ impl Source for Counted {
     }
 }
 
-impl Witness for Counts {
+impl CallObserver for Counts {
     fn event(&mut self, _: CallEvent) {}
 
     fn shown(&mut self, _: usize, _: &Shown) {
@@ -67,7 +67,7 @@ impl SoundSink for Counts {
 }
 
 /// A two-way end that accepts commands.
-fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Finished> {
+fn talking(peer: RemoteEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Finished> {
     let mut half = sending(Box::new(Counted(clip(), counts.clone())));
     half.microphone = Some(Box::new(Tone::default()));
     let mut options = both_ways(peer, half);
@@ -75,8 +75,8 @@ fn talking(peer: OtherEnd, counts: &Counts, handle: CallHandle) -> JoinHandle<Fi
         receiving.loudspeaker = Some(Loudspeaker { sink: Box::new(counts.clone()), lip_sync: false });
     }
     let options = CallOptions { handle, ..options };
-    let mut witness = counts.clone();
-    thread::spawn(move || lockstep_live::run(Clock::start(), options, &mut witness))
+    let mut observer = counts.clone();
+    thread::spawn(move || lockstep_live::run(Clock::start(), options, &mut observer))
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn camera_turned_off_captures_nothing_until_turned_on_again() {
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
     let handle = CallHandle::new();
-    let here = talking(OtherEnd::At(listener), &near, handle.clone());
-    let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
+    let here = talking(RemoteEnd::At(listener), &near, handle.clone());
+    let there = talking(RemoteEnd::Of(ticket), &far, CallHandle::new());
     let shown = || far.shown.load(Ordering::Relaxed);
     let peer = || *far.peer.lock().expect("nobody panics");
     wait_until("pictures", || shown() >= 10);
@@ -112,8 +112,8 @@ fn muted_end_is_silent_and_the_other_end_knows_it() {
     let (listener, ticket) = listener();
     let (near, far) = (Counts::default(), Counts::default());
     let handle = CallHandle::new();
-    let here = talking(OtherEnd::At(listener), &near, handle.clone());
-    let there = talking(OtherEnd::Of(ticket), &far, CallHandle::new());
+    let here = talking(RemoteEnd::At(listener), &near, handle.clone());
+    let there = talking(RemoteEnd::Of(ticket), &far, CallHandle::new());
     let loud = || far.loud.load(Ordering::Relaxed);
     wait_until("sound", || loud() > 20);
     handle.command(Command::Mute);

@@ -65,7 +65,7 @@ fn live(algorithm: &Algorithm) -> (Kept, Vec<Sensed>) {
     let senses = Senses::default();
     let sensing = Arc::clone(&senses);
     let receiver = move || {
-        ReceivingEnd::taking(ReceiverConfig::default(), move |number| {
+        ReceivingEnd::with_estimators(ReceiverConfig::default(), move |number| {
             let estimator = estimator(EstimatorKind::from_number(number)?);
             Some(Box::new(RecordedEstimator(estimator, Arc::clone(&sensing))) as Box<dyn Estimator>)
         })

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use calls::{both_ways, clip, listener, run, sending};
-use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, OtherEnd};
+use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, RemoteEnd};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource, Tone};
 
 /// Counts the loud frames of 20 ms; if the flag is set, `finish` fails.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<usize>>, bool);
+struct LoudFrames(Arc<Mutex<usize>>, bool);
 
-impl SoundSink for Heard {
+impl SoundSink for LoudFrames {
     fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
         *self.0.lock().unwrap() += usize::from(frame.iter().any(|sample| sample.unsigned_abs() > 300));
         Ok(())
@@ -26,7 +26,7 @@ impl SoundSink for Heard {
 }
 
 /// An end that sends sound, and plays to `heard`.
-fn talking(peer: OtherEnd, heard: Heard, source: Box<dyn SoundSource>, length: Duration) -> CallOptions {
+fn talking(peer: RemoteEnd, heard: LoudFrames, source: Box<dyn SoundSource>, length: Duration) -> CallOptions {
     let mut half = sending(clip());
     half.microphone = Some(source);
     let mut options = both_ways(peer, half);
@@ -41,10 +41,10 @@ const LENGTH: Duration = Duration::from_millis(2_500);
 #[test]
 fn both_ends_hear_each_other() {
     let (listener, ticket) = listener();
-    let heard = [Heard::default(), Heard::default()];
-    let waiting = talking(OtherEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), LENGTH * 4);
+    let heard = [LoudFrames::default(), LoudFrames::default()];
+    let waiting = talking(RemoteEnd::At(listener), heard[0].clone(), Box::new(Tone::default()), LENGTH * 4);
     let waiting = thread::spawn(move || run(waiting).0);
-    let joined = run(talking(OtherEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), LENGTH)).0;
+    let joined = run(talking(RemoteEnd::Of(ticket), heard[1].clone(), Box::new(Tone::default()), LENGTH)).0;
     let waited = waiting.join().unwrap();
     assert!(matches!((&joined.result, &waited.result), (Ok(Ended::Done), Ok(Ended::ByPeer))));
     for (finished, heard) in [(waited, &heard[0]), (joined, &heard[1])] {
@@ -60,10 +60,10 @@ fn both_ends_hear_each_other() {
 #[test]
 fn failure_of_the_sound_sink_ends_the_call_with_its_reason() {
     let (listener, ticket) = listener();
-    let waiting = talking(OtherEnd::At(listener), Heard::default(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = talking(RemoteEnd::At(listener), LoudFrames::default(), Box::new(Tone::default()), LENGTH * 4);
     let waiting = thread::spawn(move || run(waiting).0);
-    let broken = Heard(Arc::default(), true);
-    let joined = run(talking(OtherEnd::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;
+    let broken = LoudFrames(Arc::default(), true);
+    let joined = run(talking(RemoteEnd::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;
     let error = joined.result.expect_err("nothing was kept");
     assert!(matches!(&error, LiveError::Sound(reason) if reason == "the disk is full"), "{error}");
     assert!(waiting.join().unwrap().result.is_ok());

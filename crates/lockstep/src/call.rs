@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use lockstep_call::{ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallOptions, Ended, Freshness, Identity, Listener, LiveError, Loudspeaker,
-    MOST_STREAMS, Message, MessageError, OpenSink, OtherEnd, Presence, ReceivedFrame, Receiving, Sending, Shown,
-    StreamName, Ticket, TicketRefusal, Witness,
+    CallEvent, CallHandle, CallKind, CallObserver, CallOptions, Ended, Freshness, Identity, Listener, LiveError,
+    Loudspeaker, MAX_STREAMS, Message, MessageError, OpenSink, Presence, ReceivedFrame, Receiving, RemoteEnd, Sending,
+    Shown, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoFormat};
 use lockstep_socket::{Clock, SystemError};
-use lockstep_sound::{Nowhere, SoundSink, SoundSource};
+use lockstep_sound::{DiscardSoundSink, SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Picture, Preset};
 
@@ -26,9 +26,9 @@ use crate::queue::Queue;
 use crate::streams::{SentStream, Share, Stream, shares, split, unopened};
 
 /// Events that wait for the application; beyond this, the oldest are dropped.
-const MOST_EVENTS: usize = 1_024;
+const MAX_EVENTS: usize = 1_024;
 /// Frames of each stream that wait for the application; beyond this, the oldest are dropped, so that none is stale.
-const MOST_FRAMES: usize = 3;
+const MAX_FRAMES: usize = 3;
 /// Pause between two attempts to resume a call.
 const RESUME_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -46,7 +46,7 @@ enum Shows {
 /// Builds a [`Call`].
 ///
 /// Without a source or stream, this end sends no pictures; without a sink, it receives none. With a sink it receives
-/// every stream of the other end, up to [`MOST_STREAMS`].
+/// every stream of the other end, up to [`MAX_STREAMS`].
 #[must_use]
 pub struct CallBuilder {
     streams: Vec<Stream>,
@@ -258,8 +258,8 @@ impl CallBuilder {
         let shares = shares(&self.streams)?;
         let shared = Arc::new(Shared {
             handle: CallHandle::new(),
-            events: Queue::new(MOST_EVENTS),
-            frames: Queue::new(MOST_FRAMES),
+            events: Queue::new(MAX_EVENTS),
+            frames: Queue::new(MAX_FRAMES),
             progress: Progress::default(),
             leaves: AtomicBool::new(false),
             received: Mutex::default(),
@@ -300,7 +300,7 @@ enum Other {
 #[derive(Debug, Default)]
 struct Received {
     /// Smallest delay by stream.
-    least_delays: BTreeMap<usize, i64>,
+    min_delays: BTreeMap<usize, i64>,
     names: BTreeMap<usize, StreamName>,
     round_trip: Option<Duration>,
 }
@@ -365,8 +365,8 @@ impl Shared {
     /// Current age of a stream's picture.
     fn age(&self, stream: usize, captured_at: Timestamp) -> Option<Duration> {
         let received = self.received();
-        let least_delay = *received.least_delays.get(&stream)?;
-        Some(lockstep_call::age(self.clock.now(), captured_at, least_delay, received.round_trip?))
+        let min_delay = *received.min_delays.get(&stream)?;
+        Some(lockstep_call::age(self.clock.now(), captured_at, min_delay, received.round_trip?))
     }
 }
 
@@ -393,7 +393,7 @@ impl Sink for FrameSink {
 /// Forwards events to the application.
 struct Observer(Arc<Shared>);
 
-impl Witness for Observer {
+impl CallObserver for Observer {
     fn event(&mut self, event: CallEvent) {
         match &event {
             CallEvent::Joined => self.0.progress.change(|stage| stage.has_joined = true),
@@ -405,14 +405,14 @@ impl Witness for Observer {
 
     fn receiving(&mut self, _now: Timestamp, stream: usize, end: &ReceivingEnd) {
         let mut received = self.0.received();
-        match end.least_delay() {
-            Some(delay) => received.least_delays.insert(stream, delay),
-            None => received.least_delays.remove(&stream),
+        match end.min_delay() {
+            Some(delay) => received.min_delays.insert(stream, delay),
+            None => received.min_delays.remove(&stream),
         };
     }
 
     fn shown(&mut self, _stream: usize, shown: &Shown) {
-        self.0.received().round_trip = shown.shortest_round_trip;
+        self.0.received().round_trip = shown.min_round_trip;
     }
 }
 
@@ -487,8 +487,8 @@ impl Runner {
             _ => CallKind::FromListener,
         };
         let peer = match &mut self.other {
-            Other::Giver(ticket) => OtherEnd::Of(ticket.clone()),
-            Other::Joiner(listener) => OtherEnd::At(listener.try_clone()?),
+            Other::Giver(ticket) => RemoteEnd::Of(ticket.clone()),
+            Other::Joiner(listener) => RemoteEnd::At(listener.try_clone()?),
         };
         let shared = Arc::clone(&self.shared);
         Ok(CallOptions {
@@ -538,14 +538,14 @@ impl Runner {
             return Ok(Vec::new());
         }
         let loudspeaker = self.builder.loudspeaker.as_mut().map(|open| open()).transpose().map_err(LiveError::Sound)?;
-        let nowhere = || self.builder.records_sound.then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
+        let nowhere = || self.builder.records_sound.then(|| Box::new(DiscardSoundSink) as Box<dyn SoundSink>);
         let mut loudspeaker = loudspeaker.or_else(nowhere).map(|sink| Loudspeaker { sink, lip_sync: true });
         let receiving = |stream| Receiving {
             end: self.builder.receive.end(),
             open_sink: self.open_sink(stream),
             loudspeaker: loudspeaker.take(),
         };
-        Ok((0..MOST_STREAMS).map(receiving).collect())
+        Ok((0..MAX_STREAMS).map(receiving).collect())
     }
 
     fn open_sink(&self, stream: usize) -> OpenSink {
@@ -569,7 +569,7 @@ fn can_resume(result: &Result<Ended, LiveError>) -> bool {
         Err(error) => matches!(
             error,
             LiveError::Silent { .. }
-                | LiveError::Unheard { .. }
+                | LiveError::PeerSilent { .. }
                 | LiveError::Unanswered { .. }
                 | LiveError::NotCalled { .. }
                 | LiveError::Restarted

@@ -84,10 +84,10 @@ pub use call::{Call, CallBuilder};
 pub use lockstep_call::{ReceivingEnd, SendingEnd};
 pub use lockstep_control::{FlowGroup, Latency, LimitedBy};
 pub use lockstep_live::{
-    CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LONGEST_LATEST, LONGEST_MESSAGE,
-    LiveError as Error, MOST_STREAMS, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality,
-    ReceivedFrame, ReceivedMessage, ReceivingQuality, SendingQuality, StreamName, StreamNameError, Ticket, TicketError,
-    TicketRefusal, Warning, Way,
+    CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LiveError as Error, MAX_LATEST_BYTES,
+    MAX_MESSAGE_BYTES, MAX_STREAMS, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,
+    ReceivedMessage, ReceivingQuality, Route, SendingQuality, StreamName, StreamNameError, Ticket, TicketError,
+    TicketRefusal, Warning,
 };
 #[cfg(feature = "audio")]
 pub use lockstep_live::{open_loudspeaker, open_microphone};

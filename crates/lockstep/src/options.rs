@@ -127,8 +127,8 @@ impl SendOptions {
 
     fn setup(&self, payload: usize) -> ControllerSetup {
         let setup = ControllerSetup::new(ByteCount::new(payload as u64), self.format.frame_interval());
-        let most = self.max_bitrate.map_or(setup.bounds.most, |cap| cap.max(setup.bounds.least));
-        let bounds = RateBounds { most, initial: setup.bounds.initial.min(most), ..setup.bounds };
+        let most = self.max_bitrate.map_or(setup.bounds.max, |cap| cap.max(setup.bounds.min));
+        let bounds = RateBounds { max: most, initial: setup.bounds.initial.min(most), ..setup.bounds };
         ControllerSetup { latency: self.latency, bounds, ..setup }
     }
 
@@ -146,7 +146,7 @@ impl SendOptions {
             }
         };
         Ok(match &self.group {
-            Some((group, priority)) => group.join(controller, &setup, *priority, setup.bounds.most),
+            Some((group, priority)) => group.join(controller, &setup, *priority, setup.bounds.max),
             None => controller,
         })
     }
@@ -215,14 +215,14 @@ impl ReceiveOptions {
     /// Creates the receiving end, for a [`Peer`](crate::Peer).
     #[must_use]
     pub fn end(self) -> ReceivingEnd {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
+        let end = ReceivingEnd::with_estimators(ReceiverConfig::default(), estimator);
         end.with_pixel_limit(self.max_pixels)
     }
 
     /// Creates the receiving end with a decoder of the application, for a [`Peer`](crate::Peer)`<External>`.
     #[must_use]
     pub fn external_end(self, codec: CodecId, decoder: impl PictureDecoder + 'static) -> ReceivingEnd<External> {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), estimator);
+        let end = ReceivingEnd::with_estimators(ReceiverConfig::default(), estimator);
         end.decoding_with(codec, decoder).with_pixel_limit(self.max_pixels)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use lockstep_live::{CallHandle, LiveError, MOST_STREAMS, PictureSource, StreamName};
+use lockstep_live::{CallHandle, LiveError, MAX_STREAMS, PictureSource, StreamName};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
 use lockstep_units::Bitrate;
 use lockstep_vp8::Picture;
@@ -117,8 +117,8 @@ pub(crate) struct Share {
 /// There are too many streams, two have the same name, or a name or priority is invalid.
 pub(crate) fn shares(streams: &[Stream]) -> Result<Vec<Share>, LiveError> {
     let failed = |reason: String| Err(LiveError::Streams(reason));
-    if streams.len() > MOST_STREAMS {
-        return failed(format!("expected at most {MOST_STREAMS}, got {}", streams.len()));
+    if streams.len() > MAX_STREAMS {
+        return failed(format!("expected at most {MAX_STREAMS}, got {}", streams.len()));
     }
     let mut shares = Vec::<Share>::new();
     for Stream { name, priority, .. } in streams {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! records of the sending end --+
-//!                              +--> CallLog --> CallObserver (each final frame)
+//!                              +--> CallLog --> FrameObserver (each final frame)
 //! displays of the receiver ----+       \-----> FinishedCall (scores, series)
 //! ```
 //!
@@ -13,7 +13,7 @@ use std::time::Duration;
 use lockstep_call::{DisplayRecord, FrameRecord};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::frame_log::{CallObserver, LoggedFrame, PendingFrames};
+use crate::frame_log::{FrameObserver, LoggedFrame, PendingFrames};
 use crate::scores::{FrameScores, Scores, VideoDelayFloor};
 use crate::series::{Series, SeriesRecorder, TargetRecorder};
 
@@ -22,7 +22,7 @@ pub struct CallLog {
     pending: PendingFrames,
     scores: FrameScores,
     targets: TargetRecorder,
-    observer: Option<Box<dyn CallObserver>>,
+    observer: Option<Box<dyn FrameObserver>>,
 }
 
 impl CallLog {
@@ -40,13 +40,13 @@ impl CallLog {
 
     /// Builder form of [`CallLog::observe`].
     #[must_use]
-    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+    pub fn observed_by(mut self, observer: Box<dyn FrameObserver>) -> Self {
         self.observe(observer);
         self
     }
 
     /// Reports every frame to `observer` once it is final.
-    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+    pub fn observe(&mut self, observer: Box<dyn FrameObserver>) {
         self.observer = Some(observer);
     }
 
@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame_log::{KeptFrames, MOST_PENDING_FRAMES};
+    use crate::frame_log::{KeptFrames, MAX_PENDING_FRAMES};
     use crate::scores::video_delays;
 
     const INTERVAL: Duration = Duration::from_millis(100);
@@ -215,16 +215,16 @@ mod tests {
     #[test]
     fn a_display_after_the_frame_left_the_log_changes_nothing() {
         let (mut log, kept) = log(Duration::from_secs(5));
-        for capture in 0..=MOST_PENDING_FRAMES as u64 {
+        for capture in 0..=MAX_PENDING_FRAMES as u64 {
             log.decided(record(capture, Some(capture as u32)));
         }
         let first = &kept.take()[..];
         let [first] = first else { panic!("expected one final frame, found {}", first.len()) };
-        assert!(!first.followed && first.video_delay == INTERVAL * MOST_PENDING_FRAMES as u32);
+        assert!(!first.followed && first.video_delay == INTERVAL * MAX_PENDING_FRAMES as u32);
         log.shown(&DisplayRecord { frame: 0, completed_at: at(9_000_000), displayed_at: at(9_000_000) }, None);
-        assert_eq!((kept.take().len(), log.held_records()), (0, MOST_PENDING_FRAMES));
+        assert_eq!((kept.take().len(), log.held_records()), (0, MAX_PENDING_FRAMES));
         log.shown(&DisplayRecord { frame: 1, completed_at: at(9_000_000), displayed_at: at(9_000_000) }, None);
-        assert_eq!((kept.take().len(), log.held_records()), (1, MOST_PENDING_FRAMES - 1));
+        assert_eq!((kept.take().len(), log.held_records()), (1, MAX_PENDING_FRAMES - 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Frames on their way from the ends to the observers of a call.
 //!
 //! ```text
-//! sending end --decision--> PendingFrames --it or a later frame was shown--> CallObserver
+//! sending end --decision--> PendingFrames --it or a later frame was shown--> FrameObserver
 //! ```
 //!
 //! A record leaves the sending end ([`OpenRecords`](lockstep_call::OpenRecords)) after the decision on its picture.
@@ -16,7 +16,7 @@ use lockstep_units::Timestamp;
 
 /// Limit on pictures that wait for a display: 18 minutes at 30 frames per second. In a longer outage the oldest ones
 /// leave the log with their current delay.
-pub const MOST_PENDING_FRAMES: usize = 1 << 15;
+pub const MAX_PENDING_FRAMES: usize = 1 << 15;
 
 /// A captured frame whose record is final.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,12 +31,12 @@ pub struct LoggedFrame {
 }
 
 /// Observer of every captured frame of a call, in order of capture, once its record is final.
-pub trait CallObserver: Send {
+pub trait FrameObserver: Send {
     /// Receives a final frame.
     fn frame(&mut self, frame: &LoggedFrame);
 }
 
-impl<Observer: CallObserver> CallObserver for Arc<Mutex<Observer>> {
+impl<Observer: FrameObserver> FrameObserver for Arc<Mutex<Observer>> {
     /// Does nothing if the observer panicked before.
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Ok(mut observer) = self.lock() {
@@ -45,7 +45,7 @@ impl<Observer: CallObserver> CallObserver for Arc<Mutex<Observer>> {
     }
 }
 
-impl<Observer: CallObserver> CallObserver for Option<Observer> {
+impl<Observer: FrameObserver> FrameObserver for Option<Observer> {
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Some(observer) = self {
             observer.frame(frame);
@@ -53,7 +53,7 @@ impl<Observer: CallObserver> CallObserver for Option<Observer> {
     }
 }
 
-impl<Observer: CallObserver + ?Sized> CallObserver for Vec<Box<Observer>> {
+impl<Observer: FrameObserver + ?Sized> FrameObserver for Vec<Box<Observer>> {
     fn frame(&mut self, frame: &LoggedFrame) {
         for observer in self {
             observer.frame(frame);
@@ -73,7 +73,7 @@ impl KeptFrames {
     }
 }
 
-impl CallObserver for KeptFrames {
+impl FrameObserver for KeptFrames {
     fn frame(&mut self, frame: &LoggedFrame) {
         if let Ok(mut frames) = self.0.lock() {
             frames.push(frame.clone());
@@ -98,7 +98,7 @@ impl PendingFrames {
     pub(crate) fn decided(&mut self, record: FrameRecord) -> Option<LoggedFrame> {
         self.end = self.end.max(record.captured_at);
         self.records.push_back(record);
-        if self.records.len() > MOST_PENDING_FRAMES { self.take_unfollowed() } else { None }
+        if self.records.len() > MAX_PENDING_FRAMES { self.take_unfollowed() } else { None }
     }
 
     /// Position of the picture that frame `frame` shows, among those that wait.

@@ -8,10 +8,10 @@ use lockstep_units::Timestamp;
 const AVERAGED: usize = 30;
 
 /// Smallest ratio of a freeze to the mean duration.
-const LEAST_RATIO: u128 = 3;
+const MIN_RATIO: u128 = 3;
 
 /// Smallest difference of a freeze from the mean duration.
-const LEAST_EXCESS: Duration = Duration::from_millis(150);
+const MIN_EXCESS: Duration = Duration::from_millis(150);
 
 /// Display duration of a picture: time until the next one was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl FreezeDetector {
     #[must_use]
     pub fn would_freeze(&self, length: Duration) -> bool {
         let sum = self.sum_with(length);
-        let threshold = (LEAST_RATIO * sum).max(sum + AVERAGED as u128 * LEAST_EXCESS.as_nanos());
+        let threshold = (MIN_RATIO * sum).max(sum + AVERAGED as u128 * MIN_EXCESS.as_nanos());
         AVERAGED as u128 * length.as_nanos() >= threshold
     }
 

@@ -22,14 +22,14 @@ mod session;
 
 pub use call_log::{CallLog, FinishedCall};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
-pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES};
+pub use frame_log::{FrameObserver, KeptFrames, LoggedFrame, MAX_PENDING_FRAMES};
 pub use freezes::{FrameDuration, FreezeDetector};
 pub use report::{CallReport, CodingTimes, DRAIN, Machine, OppositeResult};
 pub use scores::{
     FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores, TotalScores,
     VMAF_NOT_ASKED_FOR, VideoDelayFloor, qoe_d, video_delays,
 };
-pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
+pub use series::{MAX_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
 pub use session::{
     ReceivedCounts, SECOND_COLUMNS, SecondColumn, SentCounts, SessionMeter, SessionSecond, SessionTotals,
     SharedSessionMeter, TOTAL_COLUMNS, Total,

@@ -7,7 +7,7 @@ use lockstep_call::{DelayScores, Distribution};
 use lockstep_units::{ByteCount, Timestamp};
 
 /// Limit on distinct sending times that are kept while nothing arrives.
-const MOST_MOMENTS: usize = 1 << 14;
+const MAX_SENDING_TIMES: usize = 1 << 14;
 
 /// Counters of the packets of the scored part.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl PacketLog {
             Some((moment, packets)) if *moment == at => *packets += 1,
             _ => self.after_newest.push_back((at, 1)),
         }
-        if self.after_newest.len() > MOST_MOMENTS {
+        if self.after_newest.len() > MAX_SENDING_TIMES {
             // In such a long silence, neighbouring sending times need not be distinguished.
             let joined = self.after_newest.make_contiguous().chunks(2).map(|pair| match *pair {
                 [(_, first), (later, second)] => (later, first + second),
@@ -188,7 +188,7 @@ mod tests {
         for packet in 0..100_000 {
             log.sent(at(packet));
         }
-        assert!(log.after_newest.len() <= MOST_MOMENTS, "{}", log.after_newest.len());
+        assert!(log.after_newest.len() <= MAX_SENDING_TIMES, "{}", log.after_newest.len());
         log.received(at(100_020), at(99_999), SIZE, Duration::ZERO);
         assert!((log.gaps() - 0.99999).abs() < 1e-12 && log.after_newest.is_empty());
         assert_eq!(log.loss(), Some(0.99999));

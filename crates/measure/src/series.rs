@@ -1,6 +1,6 @@
 //! Series of rates and delays on a link during a call, and the log of its packets.
 //!
-//! A series has at most [`MOST_POINTS`] points. If it would exceed that, neighbouring points are joined and the
+//! A series has at most [`MAX_POINTS`] points. If it would exceed that, neighbouring points are joined and the
 //! interval doubles. Memory is bounded for calls of any length.
 
 use std::time::Duration;
@@ -12,16 +12,16 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::packets::PacketLog;
 
-/// Interval of a [`Series`] of at most [`MOST_POINTS`] points. It doubles for longer calls.
+/// Interval of a [`Series`] of at most [`MAX_POINTS`] points. It doubles for longer calls.
 pub const SERIES_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Limit on the points of a [`Series`]: one hour of [`SERIES_INTERVAL`].
-pub const MOST_POINTS: usize = 36_000;
+pub const MAX_POINTS: usize = 36_000;
 
 /// Rates and delays over time, one point per interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Interval, ms: [`SERIES_INTERVAL`], doubled until the call has at most [`MOST_POINTS`] points.
+    /// Interval, ms: [`SERIES_INTERVAL`], doubled until the call has at most [`MAX_POINTS`] points.
     pub interval_ms: u64,
     /// Capacity of the link, bit/s.
     pub capacity_bps: Vec<u64>,
@@ -64,7 +64,7 @@ impl<B: Bin> Bins<B> {
 
     /// Bin of the time `since` the start.
     fn at(&mut self, since: Duration) -> &mut B {
-        while whole(since, self.interval) >= MOST_POINTS {
+        while whole(since, self.interval) >= MAX_POINTS {
             self.coarsen();
         }
         let index = whole(since, self.interval);
@@ -167,7 +167,7 @@ impl SeriesRecorder {
         mut targets: TargetRecorder,
         capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
     ) -> Series {
-        while whole(length, self.bins.interval) > MOST_POINTS || self.bins.interval < targets.bins.interval {
+        while whole(length, self.bins.interval) > MAX_POINTS || self.bins.interval < targets.bins.interval {
             self.bins.coarsen();
         }
         while targets.bins.interval < self.bins.interval {
@@ -250,7 +250,7 @@ mod tests {
         let series = recorder.series(length, targets, |from, to| ByteCount::new((to.saturating_since(from)).as_secs()));
         assert_eq!(series.interval_ms, 1_600);
         assert_eq!(series.received_bps.len(), 22_500);
-        assert!(series.capacity_bps.len() <= MOST_POINTS);
+        assert!(series.capacity_bps.len() <= MAX_POINTS);
         let bits: u64 = series.received_bps.iter().map(|rate| rate * series.interval_ms / 1_000).sum();
         assert_eq!(bits, 36_000 * 8_000);
         assert_eq!(series.target_bps[..4], [Some(1), Some(3), Some(4), Some(6)]);
@@ -263,7 +263,7 @@ mod tests {
         let mut recorder = SeriesRecorder::new(Timestamp::ZERO, length);
         recorder.sent(at(50), ByteCount::new(1_600));
         let series = recorder.series(length, TargetRecorder::new(Timestamp::ZERO), |_, _| ByteCount::ZERO);
-        assert!(series.sent_bps.len() <= MOST_POINTS && series.interval_ms == 12_800, "{}", series.interval_ms);
+        assert!(series.sent_bps.len() <= MAX_POINTS && series.interval_ms == 12_800, "{}", series.interval_ms);
         assert_eq!(series.sent_bps[0], 1_000);
     }
 }

@@ -17,14 +17,14 @@ use std::time::Duration;
 use lockstep_call::{Codec, FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::frame_log::{CallObserver, LoggedFrame};
+use crate::frame_log::{FrameObserver, LoggedFrame};
 use crate::freezes::FreezeDetector;
 use crate::series::Series;
 
 /// Duration of a row.
 const SECOND: Duration = Duration::from_secs(1);
 /// Limit on rows that are not taken yet: one day. Older rows are dropped.
-const MOST_SECONDS: usize = 86_400;
+const MAX_SECONDS: usize = 86_400;
 
 /// Counters of a sending end since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -270,9 +270,9 @@ impl SessionMeter {
 
     fn number(&mut self, number: u64) -> Option<&mut OpenSecond> {
         let mut index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        if index >= MOST_SECONDS {
+        if index >= MAX_SECONDS {
             // No row was taken for a day.
-            let over = index + 1 - MOST_SECONDS;
+            let over = index + 1 - MAX_SECONDS;
             self.seconds.drain(..over.min(self.seconds.len()));
             self.first += over as u64;
             index -= over;
@@ -447,7 +447,7 @@ impl SharedSessionMeter {
     }
 }
 
-impl CallObserver for SharedSessionMeter {
+impl FrameObserver for SharedSessionMeter {
     fn frame(&mut self, frame: &LoggedFrame) {
         let mut meter = self.lock();
         let record = &frame.record;

@@ -10,7 +10,7 @@
 //! - **Geometry.** The picture is 80 units wide and 45 high. At 1280x720 a unit is a macroblock of 16x16 samples. A
 //!   barcode has [`COLUMNS`] x [`ROWS`] cells of one unit each. It lies one unit from both borders of its corner. Edges
 //!   are rounded from these fractions to the nearest sample, so barcodes scale with the picture. The smallest picture
-//!   is [`MINIMUM_WIDTH`] x [`MINIMUM_HEIGHT`], with cells of 4x4 samples.
+//!   is [`MIN_WIDTH`] x [`MIN_HEIGHT`], with cells of 4x4 samples.
 //! - **Bits.** Cells go row by row from the left, highest bit first. 24 bits hold the number, and 16 bits a checksum
 //!   over its three bytes. The checksum is CRC-16/EN-13757 (polynomial 0x3D65, start 0, complemented at the end). Any
 //!   two words differ in at least six cells. At the top left, a light cell (luma 224) is a one, and a dark cell (luma
@@ -26,18 +26,18 @@
 //! run --release -p lockstep-libvpx --example barcode_errors` counts unread and misread pictures for VP8.
 //! `docs/how-to/testbed.md` has the results for the others.
 
-use lockstep_vp8::{MAXIMUM_DIMENSION, Picture};
+use lockstep_vp8::{MAX_DIMENSION, Picture};
 
 /// Cells per row of a barcode.
 pub const COLUMNS: usize = 10;
 /// Rows of a barcode.
 pub const ROWS: usize = 4;
 /// Minimum width of a picture with barcodes, luma samples.
-pub const MINIMUM_WIDTH: usize = 320;
+pub const MIN_WIDTH: usize = 320;
 /// Minimum height of a picture with barcodes, luma samples.
-pub const MINIMUM_HEIGHT: usize = 180;
+pub const MIN_HEIGHT: usize = 180;
 /// Largest number of a barcode. At 60 pictures per second it lasts for three days.
-pub const MAXIMUM_NUMBER: u32 = (1 << NUMBER_BITS) - 1;
+pub const MAX_NUMBER: u32 = (1 << NUMBER_BITS) - 1;
 
 const NUMBER_BITS: usize = 24;
 const CHECKSUM_BITS: usize = 16;
@@ -51,7 +51,7 @@ pub const MIDDLE: u8 = 128;
 pub const UNCLEAR: u8 = 8;
 /// Maximum number of wrong or unclear cells in a barcode. Words differ in six cells, so three errors would be
 /// ambiguous.
-const MOST_WRONG: u32 = 2;
+const MAX_WRONG_CELLS: u32 = 2;
 const GREY: u8 = 128;
 
 const _: () = assert!(NUMBER_BITS + CHECKSUM_BITS == COLUMNS * ROWS);
@@ -88,11 +88,11 @@ impl Corner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarcodeError {
-    /// The picture is smaller than [`MINIMUM_WIDTH`] x [`MINIMUM_HEIGHT`], or a side is longer than
-    /// [`MAXIMUM_DIMENSION`].
+    /// The picture is smaller than [`MIN_WIDTH`] x [`MIN_HEIGHT`], or a side is longer than
+    /// [`MAX_DIMENSION`].
     #[error(
-        "a picture of {width}x{height} carries no barcodes: sides are from {MINIMUM_WIDTH}x{MINIMUM_HEIGHT} to \
-         {MAXIMUM_DIMENSION}x{MAXIMUM_DIMENSION}"
+        "a picture of {width}x{height} carries no barcodes: sides are from {MIN_WIDTH}x{MIN_HEIGHT} to \
+         {MAX_DIMENSION}x{MAX_DIMENSION}"
     )]
     Size {
         /// Width, luma samples.
@@ -100,8 +100,8 @@ pub enum BarcodeError {
         /// Height, luma samples.
         height: usize,
     },
-    /// The number is above [`MAXIMUM_NUMBER`].
-    #[error("{0} is above {MAXIMUM_NUMBER}, the largest number of a barcode")]
+    /// The number is above [`MAX_NUMBER`].
+    #[error("{0} is above {MAX_NUMBER}, the largest number of a barcode")]
     Number(u32),
     /// The buffer has fewer samples than the picture or the region.
     #[error("{corner} barcode: {expected} luma samples were expected, {actual} given", corner = corner.name())]
@@ -159,8 +159,8 @@ pub struct BarcodeRegion {
 /// # Errors
 /// [`BarcodeError::Size`].
 pub fn barcode_regions(width: usize, height: usize) -> Result<[BarcodeRegion; 2], BarcodeError> {
-    let limit = usize::from(MAXIMUM_DIMENSION);
-    if width < MINIMUM_WIDTH || height < MINIMUM_HEIGHT || width > limit || height > limit {
+    let limit = usize::from(MAX_DIMENSION);
+    if width < MIN_WIDTH || height < MIN_HEIGHT || width > limit || height > limit {
         return Err(BarcodeError::Size { width, height });
     }
     Ok(Corner::BOTH.map(|corner| {
@@ -217,7 +217,7 @@ const SYNDROMES: [u16; COLUMNS * ROWS] = {
     syndromes
 };
 
-/// Number of the word that differs from `bits` in at most [`MOST_WRONG`] cells, `unclear` ones included. None without
+/// Number of the word that differs from `bits` in at most [`MAX_WRONG_CELLS`] cells, `unclear` ones included. None without
 /// such a word.
 fn nearest(bits: u64, unclear: u64) -> Option<u32> {
     let number = |bits: u64| (bits >> CHECKSUM_BITS) as u32;
@@ -225,7 +225,7 @@ fn nearest(bits: u64, unclear: u64) -> Option<u32> {
     let single = |wrong: u16| SYNDROMES.iter().position(|&syndrome| syndrome == wrong).map(|bit| 1u64 << bit);
     let pair = || (0..SYNDROMES.len()).find_map(|bit| Some(1u64 << bit | single(syndrome ^ SYNDROMES[bit])?));
     let wrong = if syndrome == 0 { Some(0) } else { single(syndrome).or_else(pair) }?;
-    ((wrong | unclear).count_ones() <= MOST_WRONG).then(|| number(bits ^ wrong))
+    ((wrong | unclear).count_ones() <= MAX_WRONG_CELLS).then(|| number(bits ^ wrong))
 }
 
 /// Writes the barcodes of `number` into a copy of `picture`.
@@ -235,7 +235,7 @@ fn nearest(bits: u64, unclear: u64) -> Option<u32> {
 pub fn write_barcode(picture: &Picture, number: u32) -> Result<Picture, BarcodeError> {
     let (width, height) = (picture.width(), picture.height());
     let regions = barcode_regions(width, height)?;
-    if number > MAXIMUM_NUMBER {
+    if number > MAX_NUMBER {
         return Err(BarcodeError::Number(number));
     }
     let mut samples = picture.to_i420();
@@ -296,7 +296,7 @@ impl Luma<'_> {
             bits ^= (1 << (COLUMNS * ROWS)) - 1;
         }
         let cells = unclear.count_ones();
-        if cells > MOST_WRONG {
+        if cells > MAX_WRONG_CELLS {
             return Err(BarcodeError::Unclear { corner, cells });
         }
         nearest(bits, unclear).ok_or(BarcodeError::Checksum { corner })
@@ -371,16 +371,16 @@ mod tests {
     fn words_differ_in_six_cells_and_no_word_reverses_another() {
         // The code is linear except for a constant, so the minimum distance is the minimum weight.
         let zero = word(0);
-        let least = (1..=MAXIMUM_NUMBER).map(|number| (word(number) ^ zero).count_ones()).min();
+        let least = (1..=MAX_NUMBER).map(|number| (word(number) ^ zero).count_ones()).min();
         assert_eq!(least, Some(6));
         let reverse = zero ^ ((1 << (COLUMNS * ROWS)) - 1);
-        assert!((0..=MAXIMUM_NUMBER).all(|number| word(number) != reverse));
+        assert!((0..=MAX_NUMBER).all(|number| word(number) != reverse));
     }
 
     #[test]
     fn two_wrong_or_unclear_cells_are_corrected_three_refused() {
         let cells = COLUMNS * ROWS;
-        for number in [0, 1, 0x123456, MAXIMUM_NUMBER] {
+        for number in [0, 1, 0x123456, MAX_NUMBER] {
             for (a, b) in (0..cells).flat_map(|a| (0..cells).map(move |b| (a, b))) {
                 let two = 1u64 << a | 1 << b;
                 assert_eq!(nearest(word(number) ^ two, 0), Some(number));

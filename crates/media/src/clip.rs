@@ -24,7 +24,7 @@ use sensor::SensorNoise;
 use sprite::Canvas;
 
 /// Maximum number of samples in a generated picture: 4096x2304.
-const MAXIMUM_SAMPLES: usize = 4096 * 2304;
+const MAX_SAMPLES: usize = 4096 * 2304;
 /// Number of scenes in a clip. After the last, the first returns.
 const SCENES: u64 = 5;
 /// Mean time between cuts, nanoseconds.
@@ -71,8 +71,8 @@ impl GeneratedClip {
     /// If the size is not between 1x1 and 4096x2304 samples.
     pub fn new(format: VideoFormat, seed: u64) -> Result<Self, ClipError> {
         let VideoFormat { width, height, .. } = format;
-        let sides = 1..=usize::from(lockstep_vp8::MAXIMUM_DIMENSION);
-        if !sides.contains(&width) || !sides.contains(&height) || width * height > MAXIMUM_SAMPLES {
+        let sides = 1..=usize::from(lockstep_vp8::MAX_DIMENSION);
+        if !sides.contains(&width) || !sides.contains(&height) || width * height > MAX_SAMPLES {
             return Err(ClipError::Size { width, height });
         }
         Ok(Self { format, seed, noise: SensorNoise::new(seed, width), scenes: [const { OnceLock::new() }; _] })

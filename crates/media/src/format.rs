@@ -4,17 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lockstep_units::MAXIMUM_FRAME_RATE;
-use lockstep_vp8::MAXIMUM_DIMENSION;
+use lockstep_units::MAX_FRAME_RATE;
+use lockstep_vp8::MAX_DIMENSION;
 
 /// Error of reading a size or a frame rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// The text is not `N`, `N/D` or a plain decimal, or the rate is zero or above [`MAXIMUM_FRAME_RATE`].
+    /// The text is not `N`, `N/D` or a plain decimal, or the rate is zero or above [`MAX_FRAME_RATE`].
     #[error(
         "frame rate \"{0}\" is not a number or ratio such as 30 or 30000/1001, more than 0 and at most \
-         {MAXIMUM_FRAME_RATE}"
+         {MAX_FRAME_RATE}"
     )]
     FrameRate(String),
     /// The text is not `WIDTHxHEIGHT`, or a side is outside the limits of VP8.
@@ -31,10 +31,10 @@ pub struct FrameRate {
 
 impl FrameRate {
     /// `numerator / denominator` pictures per second, not reduced. None if either is zero or the rate exceeds
-    /// [`MAXIMUM_FRAME_RATE`].
+    /// [`MAX_FRAME_RATE`].
     #[must_use]
     pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
-        let too_fast = numerator as u64 > denominator as u64 * MAXIMUM_FRAME_RATE as u64;
+        let too_fast = numerator as u64 > denominator as u64 * MAX_FRAME_RATE as u64;
         if numerator == 0 || denominator == 0 || too_fast { None } else { Some(Self { numerator, denominator }) }
     }
 
@@ -164,8 +164,7 @@ impl fmt::Display for VideoFormat {
 
 /// Reads `WIDTHxHEIGHT`.
 pub fn parse_size(text: &str) -> Result<(usize, usize), FormatError> {
-    let side =
-        |side: &str| side.parse::<usize>().ok().filter(|side| (1..=usize::from(MAXIMUM_DIMENSION)).contains(side));
+    let side = |side: &str| side.parse::<usize>().ok().filter(|side| (1..=usize::from(MAX_DIMENSION)).contains(side));
     text.split_once('x')
         .and_then(|(width, height)| Some((side(width)?, side(height)?)))
         .ok_or_else(|| FormatError::Size(text.to_owned()))

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use lockstep_units::MAXIMUM_FRAME_RATE;
+use lockstep_units::MAX_FRAME_RATE;
 
 use crate::format::{FrameRate, VideoFormat};
 
@@ -14,7 +14,7 @@ const HEADER_BYTES: u16 = 32;
 /// Offset of the number of frames in the header.
 const COUNT_OFFSET: u64 = 24;
 /// Maximum length of a frame, bytes. It exceeds the largest VP8 picture at the finest quantizer.
-const MAXIMUM_FRAME: u32 = 1 << 29;
+const MAX_FRAME: u32 = 1 << 29;
 /// Memory reserved for a frame before its bytes arrive. Larger frames grow as they are read.
 const INITIAL_CAPACITY: usize = 1 << 20;
 /// VP8, the only supported codec.
@@ -45,9 +45,9 @@ pub enum IvfError {
         /// Denominator of the rate.
         scale: u32,
     },
-    /// The frame rate exceeds [`MAXIMUM_FRAME_RATE`].
+    /// The frame rate exceeds [`MAX_FRAME_RATE`].
     #[error(
-        "ivf header says {rate}/{scale} frames a second, more than {MAXIMUM_FRAME_RATE}; rewrite it with: \
+        "ivf header says {rate}/{scale} frames a second, more than {MAX_FRAME_RATE}; rewrite it with: \
          ffmpeg -r 30 -i IN.ivf -c copy OUT.ivf"
     )]
     Rate {
@@ -65,7 +65,7 @@ pub enum IvfError {
         offset: u64,
     },
     /// A frame is longer than any VP8 frame.
-    #[error("ivf frame {frame} at byte {offset} has {length} bytes, more than {MAXIMUM_FRAME}")]
+    #[error("ivf frame {frame} at byte {offset} has {length} bytes, more than {MAX_FRAME}")]
     FrameLength {
         /// Number of the frame, from zero.
         frame: u64,
@@ -145,7 +145,7 @@ impl<R: Read> IvfReader<R> {
         }
         let (width, height) = (u16_at(&header, 12), u16_at(&header, 14));
         let (rate, scale) = (u32_at(&header, 16), u32_at(&header, 20));
-        let sides = 1..=lockstep_vp8::MAXIMUM_DIMENSION;
+        let sides = 1..=lockstep_vp8::MAX_DIMENSION;
         if !sides.contains(&width) || !sides.contains(&height) || rate == 0 || scale == 0 {
             return Err(IvfError::Format { width, height, rate, scale });
         }
@@ -176,7 +176,7 @@ impl<R: Read> IvfReader<R> {
             _ => return Err(IvfError::Truncated { frame, offset: self.offset }),
         }
         let length = u32_at(&header, 0);
-        if length > MAXIMUM_FRAME {
+        if length > MAX_FRAME {
             return Err(IvfError::FrameLength { frame, offset: start, length: length.into() });
         }
         let mut data = Vec::with_capacity((length as usize).min(INITIAL_CAPACITY));
@@ -230,7 +230,7 @@ impl<W: Write> IvfWriter<W> {
     pub fn write_frame(&mut self, time: u64, data: &[u8]) -> Result<(), IvfError> {
         let length = u32::try_from(data.len())
             .ok()
-            .filter(|&length| length <= MAXIMUM_FRAME)
+            .filter(|&length| length <= MAX_FRAME)
             .ok_or(IvfError::FrameLength { frame: self.frames, offset: 0, length: data.len() as u64 })?;
         self.writer.write_all(&length.to_le_bytes())?;
         self.writer.write_all(&time.to_le_bytes())?;
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn wrong_lengths_cost_no_memory() {
         let mut bytes = file(&[(0, b"abc")]);
-        bytes[32..36].copy_from_slice(&MAXIMUM_FRAME.to_le_bytes());
+        bytes[32..36].copy_from_slice(&MAX_FRAME.to_le_bytes());
         assert!(matches!(read_all(&bytes), Err(IvfError::Truncated { .. })));
         bytes[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(read_all(&bytes), Err(IvfError::FrameLength { offset: 32, .. })));

@@ -27,7 +27,7 @@ pub use clip::{ClipError, GeneratedClip};
 pub use colour::{picture_from_rgb, picture_to_rgb};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
-pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, ssim, ssim_db};
+pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, QualityError, psnr, ssim, ssim_db};
 #[cfg(feature = "window")]
 pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
 pub use sink::{

@@ -22,9 +22,9 @@ use portable::{add_windows, row_squared_error, sum_blocks};
 use x86::{add_windows, row_squared_error, sum_blocks};
 
 /// Maximum of [`ssim_db`], for identical pictures: SSIM of 0.999 999.
-pub const MAXIMUM_SSIM_DB: f64 = 60.0;
+pub const MAX_SSIM_DB: f64 = 60.0;
 /// Maximum of [`psnr`], for identical pictures.
-pub const MAXIMUM_PSNR_DB: f64 = 100.0;
+pub const MAX_PSNR_DB: f64 = 100.0;
 
 /// Side of a block, samples. A window is two blocks wide and high.
 const BLOCK: usize = 4;
@@ -66,14 +66,14 @@ pub fn ssim(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
     Ok(plane_ssim(first.luma(), second.luma()))
 }
 
-/// SSIM in decibels: -10 log10(1 - ssim), as in Salsify and Puffer, at most [`MAXIMUM_SSIM_DB`]. NaN for NaN.
+/// SSIM in decibels: -10 log10(1 - ssim), as in Salsify and Puffer, at most [`MAX_SSIM_DB`]. NaN for NaN.
 #[must_use]
 pub fn ssim_db(ssim: f64) -> f64 {
     let distance = 1.0 - ssim;
-    if distance <= 1e-6 { MAXIMUM_SSIM_DB } else { -10.0 * libm::log10(distance) }
+    if distance <= 1e-6 { MAX_SSIM_DB } else { -10.0 * libm::log10(distance) }
 }
 
-/// PSNR of the luma planes in decibels: 10 log10(255^2 / mean squared error), at most [`MAXIMUM_PSNR_DB`].
+/// PSNR of the luma planes in decibels: 10 log10(255^2 / mean squared error), at most [`MAX_PSNR_DB`].
 ///
 /// # Errors
 /// If the sizes differ.
@@ -85,9 +85,9 @@ pub fn psnr(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
 
 fn decibels(error: u64, samples: u64) -> f64 {
     if error == 0 {
-        return MAXIMUM_PSNR_DB;
+        return MAX_PSNR_DB;
     }
-    (10.0 * libm::log10(255.0 * 255.0 * samples as f64 / error as f64)).min(MAXIMUM_PSNR_DB)
+    (10.0 * libm::log10(255.0 * 255.0 * samples as f64 / error as f64)).min(MAX_PSNR_DB)
 }
 
 /// Sum of squared differences, and number of samples.
@@ -305,12 +305,12 @@ mod tests {
 
     #[test]
     fn decibels_are_capped_for_identical_pictures() {
-        assert_eq!(ssim_db(1.0), MAXIMUM_SSIM_DB);
+        assert_eq!(ssim_db(1.0), MAX_SSIM_DB);
         assert!((ssim_db(0.9) - 10.0).abs() < 1e-9);
         assert_eq!(ssim_db(0.0), 0.0);
         assert!(ssim_db(f64::NAN).is_nan());
         let picture = picture(16, 16, |i| i as u8);
-        assert_eq!(psnr(&picture, &picture).unwrap(), MAXIMUM_PSNR_DB);
+        assert_eq!(psnr(&picture, &picture).unwrap(), MAX_PSNR_DB);
     }
 
     #[test]

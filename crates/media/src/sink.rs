@@ -48,7 +48,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// If the sink cannot accept more sound.
-    fn hear(&mut self, _packet: &[u8], _captured_at: Timestamp) -> Result<(), SinkError> {
+    fn write_sound(&mut self, _packet: &[u8], _captured_at: Timestamp) -> Result<(), SinkError> {
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::y4m::{Y4mError, Y4mWriter};
 pub const VMAF_VARIABLE: &str = "LOCKSTEP_VMAF";
 
 /// Maximum length of ffmpeg's output that is read, bytes.
-const MOST_WORDS: u64 = 1 << 20;
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// The filter graph: even pictures are originals, odd ones shown pictures. Picture numbers are the times, so that pairs
 /// match.
@@ -122,7 +122,7 @@ impl VmafMeter {
         let mut words = Vec::new();
         let read = self.words.seek(SeekFrom::Start(0)).and_then(|_| {
             let words = &mut words;
-            Read::by_ref(&mut self.words).take(MOST_WORDS).read_to_end(words)
+            Read::by_ref(&mut self.words).take(MAX_OUTPUT_BYTES).read_to_end(words)
         });
         read.map_err(|error| VmafError::NoScore(error.to_string()))?;
         let words = String::from_utf8_lossy(&words);

@@ -7,13 +7,13 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use lockstep_units::MAXIMUM_FRAME_RATE;
-use lockstep_vp8::{MAXIMUM_DIMENSION, Picture, PictureError};
+use lockstep_units::MAX_FRAME_RATE;
+use lockstep_vp8::{MAX_DIMENSION, Picture, PictureError};
 
 use crate::format::{FrameRate, VideoFormat};
 
 /// Maximum length of a header line, bytes. ffmpeg writes about 60.
-pub(crate) const MAXIMUM_LINE: usize = 1024;
+pub(crate) const MAX_LINE: usize = 1024;
 /// Memory reserved for a picture before its samples arrive, bytes. Larger pictures grow as they are read.
 const INITIAL_CAPACITY: usize = 4 << 20;
 /// Rate of a file without one, as in ffmpeg.
@@ -32,7 +32,7 @@ pub enum Y4mError {
     )]
     Magic,
     /// A header line does not end.
-    #[error("y4m header at byte {offset} is longer than {MAXIMUM_LINE} bytes")]
+    #[error("y4m header at byte {offset} is longer than {MAX_LINE} bytes")]
     Line {
         /// Offset of the line.
         offset: u64,
@@ -45,9 +45,9 @@ pub enum Y4mError {
         /// The allowed values.
         allowed: String,
     },
-    /// The frame rate exceeds [`MAXIMUM_FRAME_RATE`].
+    /// The frame rate exceeds [`MAX_FRAME_RATE`].
     #[error(
-        "y4m frame rate {numerator}:{denominator} is more than {MAXIMUM_FRAME_RATE} pictures a second; resample it with: \
+        "y4m frame rate {numerator}:{denominator} is more than {MAX_FRAME_RATE} pictures a second; resample it with: \
          ffmpeg -i IN.y4m -vf fps=30 OUT.y4m"
     )]
     Rate {
@@ -114,7 +114,7 @@ pub struct Y4mReader<R> {
 fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u8>>, Y4mError> {
     let start = *offset;
     let mut line = Vec::new();
-    reader.take(MAXIMUM_LINE as u64 + 1).read_until(b'\n', &mut line)?;
+    reader.take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line)?;
     *offset += line.len() as u64;
     if line.is_empty() {
         return Ok(None);
@@ -122,12 +122,12 @@ fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u
     if line.pop() == Some(b'\n') {
         return Ok(Some(line));
     }
-    if line.len() >= MAXIMUM_LINE { Err(Y4mError::Line { offset: start }) } else { Ok(Some(line)) }
+    if line.len() >= MAX_LINE { Err(Y4mError::Line { offset: start }) } else { Ok(Some(line)) }
 }
 
 /// Error of a field that is not a valid side.
 fn no_side(field: &str) -> Y4mError {
-    let allowed = format!("VP8 has pictures of 1 to {MAXIMUM_DIMENSION} samples a side");
+    let allowed = format!("VP8 has pictures of 1 to {MAX_DIMENSION} samples a side");
     Y4mError::Field { field: field.to_owned(), allowed }
 }
 
@@ -166,7 +166,7 @@ impl<R: BufRead> Y4mReader<R> {
             let value = rest.as_str();
             let side = || {
                 let side = value.parse().ok();
-                side.filter(|side| (1..=usize::from(MAXIMUM_DIMENSION)).contains(side)).ok_or_else(|| no_side(&field))
+                side.filter(|side| (1..=usize::from(MAX_DIMENSION)).contains(side)).ok_or_else(|| no_side(&field))
             };
             match name {
                 Some('W') => width = Some(side()?),

@@ -1,7 +1,7 @@
 //! Reading and writing of frame numbers in pictures.
 
 use lockstep_media::barcode::{
-    BarcodeError, MAXIMUM_NUMBER, MINIMUM_HEIGHT, MINIMUM_WIDTH, barcode_regions, read_barcode, read_barcode_luma,
+    BarcodeError, MAX_NUMBER, MIN_HEIGHT, MIN_WIDTH, barcode_regions, read_barcode, read_barcode_luma,
     read_barcode_regions, write_barcode,
 };
 use lockstep_media::{GeneratedClip, VideoFormat};
@@ -53,8 +53,8 @@ fn region(picture: &Picture, index: usize) -> Vec<u8> {
 
 fn sizes() -> impl Strategy<Value = (usize, usize)> {
     prop_oneof![
-        Just((MINIMUM_WIDTH, MINIMUM_HEIGHT)),
-        (MINIMUM_WIDTH..1400, MINIMUM_HEIGHT..800),
+        Just((MIN_WIDTH, MIN_HEIGHT)),
+        (MIN_WIDTH..1400, MIN_HEIGHT..800),
         Just((1280, 720)),
         Just((1920, 1080))
     ]
@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn number_is_read_at_any_size_from_picture_or_regions(
-        (width, height) in sizes(), number in 0..=MAXIMUM_NUMBER, seed: u64
+        (width, height) in sizes(), number in 0..=MAX_NUMBER, seed: u64
     ) {
         let picture = write_barcode(&noisy_picture(width, height, seed), number).unwrap();
         prop_assert_eq!(read_barcode(&picture), Ok(number));
@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn strong_camera_noise_does_not_disturb_reading(
-        (width, height) in sizes(), number in 0..=MAXIMUM_NUMBER, seed: u64, strength in 0i32..=60
+        (width, height) in sizes(), number in 0..=MAX_NUMBER, seed: u64, strength in 0i32..=60
     ) {
         let picture = write_barcode(&noisy_picture(width, height, seed), number).unwrap();
         let mut samples = picture.to_i420();
@@ -94,7 +94,7 @@ proptest! {
 
     #[test]
     fn scaling_to_any_allowed_size_keeps_the_number(
-        (width, height) in sizes(), (to_width, to_height) in sizes(), number in 0..=MAXIMUM_NUMBER, seed: u64
+        (width, height) in sizes(), (to_width, to_height) in sizes(), number in 0..=MAX_NUMBER, seed: u64
     ) {
         let picture = write_barcode(&noisy_picture(width, height, seed), number).unwrap();
         let read = read_barcode(&scaled(&picture, to_width, to_height));
@@ -139,7 +139,7 @@ proptest! {
 #[test]
 fn sizes_of_a_browser_that_scales_down_are_read() {
     let clip = GeneratedClip::new(VideoFormat::default(), 5).unwrap();
-    for number in [0, 1, 0x55_5555, 0xaa_aaaa, MAXIMUM_NUMBER] {
+    for number in [0, 1, 0x55_5555, 0xaa_aaaa, MAX_NUMBER] {
         let picture = write_barcode(&clip.picture(u64::from(number % 100)), number).unwrap();
         for (width, height) in [(960, 540), (854, 480), (640, 360), (480, 270), (426, 240), (320, 180)] {
             assert_eq!(read_barcode(&scaled(&picture, width, height)), Ok(number), "{width}x{height}");
@@ -188,7 +188,7 @@ fn picture_or_number_beyond_the_limits_is_refused() {
     assert_eq!(write_barcode(&small, 1), Err(BarcodeError::Size { width: 318, height: 180 }));
     assert!(matches!(read_barcode(&small), Err(BarcodeError::Size { .. })));
     let picture = Picture::from_i420(320, 180, vec![128; Picture::i420_length(320, 180)]).unwrap();
-    assert_eq!(write_barcode(&picture, MAXIMUM_NUMBER + 1), Err(BarcodeError::Number(MAXIMUM_NUMBER + 1)));
+    assert_eq!(write_barcode(&picture, MAX_NUMBER + 1), Err(BarcodeError::Number(MAX_NUMBER + 1)));
     assert!(matches!(read_barcode(&picture), Err(BarcodeError::Unclear { cells: 40, .. })));
 }
 

@@ -1,14 +1,14 @@
 //! Limits of a model, and why a file is refused.
 
 /// Largest size of a file, bytes. The models of Lockstep have less than 5 MB.
-pub const MOST_BYTES: usize = 16 << 20;
+pub const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Why a model cannot be loaded or run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// The file is too large.
-    #[error("the model has {0} bytes, at most {MOST_BYTES} are allowed")]
+    #[error("the model has {0} bytes, at most {MAX_FILE_BYTES} are allowed")]
     TooLarge(usize),
     /// The file is not a complete ONNX file.
     #[error("truncated or invalid ONNX file: {0}")]

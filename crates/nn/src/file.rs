@@ -5,11 +5,11 @@ use std::fmt;
 
 use prost::Message;
 
-use crate::error::{MOST_BYTES, ModelError, Port};
+use crate::error::{MAX_FILE_BYTES, ModelError, Port};
 use crate::{graph, onnx, run, wire};
 
 /// Largest number of bytes in a file that are not weights.
-const MOST_BESIDES_WEIGHTS: usize = 256 << 10;
+const MAX_OTHER_BYTES: usize = 256 << 10;
 
 /// A model that was checked and can run. It has no state: a recurrent state is an input and an output.
 pub struct Model {
@@ -37,17 +37,17 @@ impl Model {
     /// # Errors
     /// [`ModelError`] if the file is invalid, or if a run would exceed the limits of memory and time.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MAX_FILE_BYTES {
             return Err(ModelError::TooLarge(bytes.len()));
         }
         // Otherwise, an empty file would decode as a message without fields.
         if bytes.is_empty() {
             return Err(ModelError::NotOnnx("the file is empty".to_owned()));
         }
-        let besides = wire::bytes_besides_weights(bytes)
+        let besides = wire::bytes_without_weights(bytes)
             .ok_or_else(|| ModelError::NotOnnx("the file ends too early or has another format".to_owned()))?;
-        if besides > MOST_BESIDES_WEIGHTS {
-            let text = format!("{besides} bytes are not weights, at most {MOST_BESIDES_WEIGHTS} are allowed");
+        if besides > MAX_OTHER_BYTES {
+            let text = format!("{besides} bytes are not weights, at most {MAX_OTHER_BYTES} are allowed");
             return Err(ModelError::Refused(text));
         }
         let file = onnx::Model::decode(bytes).map_err(|error| ModelError::NotOnnx(error.to_string()))?;

@@ -9,15 +9,15 @@ use crate::error::{ModelError, Port};
 use crate::onnx::{self, Attribute, Node, ValueInfo};
 use crate::run::{Builder, Plan};
 use crate::shapes;
-use crate::tensor::{MOST_INTEGERS, Value, checked_name, constant, count, refused};
+use crate::tensor::{MAX_INTEGERS, Value, checked_name, constant, count, refused};
 
 /// Versions of the operator set for which the runtime is tested.
 const OPSETS: std::ops::RangeInclusive<i64> = 9..=18;
-const MOST_NODES: usize = 512;
+const MAX_NODES: usize = 512;
 /// Largest number of elements in all tensors between operators.
-const MOST_NUMBERS_IN_ALL: usize = 16 << 20;
+const MAX_TOTAL_ELEMENTS: usize = 16 << 20;
 /// Largest number of multiplications per run: about a quarter of a second on a slow core.
-const MOST_WORK: u64 = 1 << 28;
+const MAX_MULTIPLICATIONS: u64 = 1 << 28;
 
 /// Inputs and outputs of a graph.
 pub(crate) struct Signature {
@@ -47,7 +47,7 @@ fn check_attribute(node: &Node, attribute: &Attribute) -> Result<(), ModelError>
         || !attribute.sparse_tensors.is_empty()
         || !attribute.tensors.is_empty()
         || !attribute.ref_attr_name.is_empty();
-    if nested || attribute.ints.len() > MOST_INTEGERS || attribute.floats.len() > MOST_INTEGERS {
+    if nested || attribute.ints.len() > MAX_INTEGERS || attribute.floats.len() > MAX_INTEGERS {
         return Err(refused(format!("an attribute of {} `{}` is a graph or a long list", node.op_type, node.name)));
     }
     Ok(())
@@ -64,8 +64,8 @@ pub(crate) fn check(model: &onnx::Model) -> Result<(Signature, Plan), ModelError
         return Err(refused("functions and training are not supported"));
     }
     let graph = model.graph.as_ref().ok_or_else(|| ModelError::NotOnnx("the model has no graph".to_owned()))?;
-    if graph.node.len() > MOST_NODES || graph.initializer.len() > 2 * MOST_NODES || graph.node.is_empty() {
-        return Err(refused(format!("found {} operators, expected 1 to {MOST_NODES}", graph.node.len())));
+    if graph.node.len() > MAX_NODES || graph.initializer.len() > 2 * MAX_NODES || graph.node.is_empty() {
+        return Err(refused(format!("found {} operators, expected 1 to {MAX_NODES}", graph.node.len())));
     }
     if !graph.sparse_initializer.is_empty() {
         return Err(refused("sparse weights are not supported"));
@@ -99,8 +99,8 @@ pub(crate) fn check(model: &onnx::Model) -> Result<(Signature, Plan), ModelError
         for output in &outputs {
             in_all = in_all.saturating_add(count(&output.shape)?);
         }
-        if work > MOST_WORK || in_all > MOST_NUMBERS_IN_ALL {
-            let bound = format!("{MOST_WORK} multiplications or {MOST_NUMBERS_IN_ALL} numbers");
+        if work > MAX_MULTIPLICATIONS || in_all > MAX_TOTAL_ELEMENTS {
+            let bound = format!("{MAX_MULTIPLICATIONS} multiplications or {MAX_TOTAL_ELEMENTS} numbers");
             return Err(refused(format!("a run takes more than {bound}")));
         }
         let given: Vec<Option<&Value>> = node.input.iter().map(|name| known.get(name)).collect();

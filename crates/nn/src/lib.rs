@@ -48,7 +48,7 @@ mod view;
 #[cfg(feature = "learned")]
 mod wire;
 
-pub use error::{MOST_BYTES, ModelError, Port};
+pub use error::{MAX_FILE_BYTES, ModelError, Port};
 #[cfg(feature = "learned")]
 pub use file::Model;
 #[cfg(not(feature = "learned"))]

@@ -3,11 +3,11 @@
 use crate::error::ModelError;
 use crate::onnx::{self, Tensor};
 
-const MOST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// Largest number of elements of a tensor.
-const MOST_NUMBERS: usize = 4 << 20;
+const MAX_ELEMENTS: usize = 4 << 20;
 /// Largest number of integers in a tensor; integers are only shapes and positions.
-pub(crate) const MOST_INTEGERS: usize = 64;
+pub(crate) const MAX_INTEGERS: usize = 64;
 
 /// An input of an operator.
 #[derive(Debug, Clone)]
@@ -61,8 +61,8 @@ pub(crate) fn refused(text: impl Into<String>) -> ModelError {
 }
 
 pub(crate) fn checked_name(name: &str) -> Result<&str, ModelError> {
-    if name.len() > MOST_NAME {
-        return Err(refused(format!("a name is longer than {MOST_NAME} bytes")));
+    if name.len() > MAX_NAME_BYTES {
+        return Err(refused(format!("a name is longer than {MAX_NAME_BYTES} bytes")));
     }
     Ok(name)
 }
@@ -71,8 +71,8 @@ pub(crate) fn checked_name(name: &str) -> Result<&str, ModelError> {
 pub(crate) fn count(shape: &[usize]) -> Result<usize, ModelError> {
     let product = shape.iter().try_fold(1usize, |product, &length| product.checked_mul(length));
     product
-        .filter(|&count| count <= MOST_NUMBERS && count > 0 && shape.len() <= 6)
-        .ok_or_else(|| refused(format!("a tensor of shape {shape:?} is empty or has more than {MOST_NUMBERS} numbers")))
+        .filter(|&count| count <= MAX_ELEMENTS && count > 0 && shape.len() <= 6)
+        .ok_or_else(|| refused(format!("a tensor of shape {shape:?} is empty or has more than {MAX_ELEMENTS} numbers")))
 }
 
 /// Weights or integers of a tensor of the file.
@@ -101,8 +101,8 @@ pub(crate) fn constant(tensor: &Tensor) -> Result<Value, ModelError> {
         }
         return Ok(Value::weights(shape));
     }
-    if count > MOST_INTEGERS || shape.len() > 1 {
-        return Err(refused(format!("tensor `{name}` has more than {MOST_INTEGERS} integers")));
+    if count > MAX_INTEGERS || shape.len() > 1 {
+        return Err(refused(format!("tensor `{name}` has more than {MAX_INTEGERS} integers")));
     }
     let words = tensor.raw_data.chunks_exact(8).map(|word| word.try_into().map_or(0, i64::from_le_bytes));
     let integers = if raw == 0 { tensor.int64_data.clone() } else { words.collect() };

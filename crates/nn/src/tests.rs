@@ -100,7 +100,7 @@ fn invalid_onnx_files_are_refused() {
         let error = Model::from_bytes(bytes).unwrap_err();
         assert!(!error.to_string().contains('\n'), "{error}");
     }
-    assert_eq!(Model::from_bytes(&vec![0; MOST_BYTES + 1]).unwrap_err(), ModelError::TooLarge(MOST_BYTES + 1));
+    assert_eq!(Model::from_bytes(&vec![0; MAX_FILE_BYTES + 1]).unwrap_err(), ModelError::TooLarge(MAX_FILE_BYTES + 1));
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn weights(mut message: &[u8], path: &[u64]) -> Option<usize> {
 }
 
 /// Number of bytes of `model` that are not weights; `None` if the message is incomplete.
-pub(crate) fn bytes_besides_weights(model: &[u8]) -> Option<usize> {
+pub(crate) fn bytes_without_weights(model: &[u8]) -> Option<usize> {
     Some(model.len() - weights(model, &[GRAPH, INITIALIZER])?)
 }
 
@@ -91,18 +91,18 @@ mod tests {
     fn only_initializers_count_as_weights() {
         let tensor = held(RAW_DATA as u8, &[0; 1_000]);
         let model = held(GRAPH as u8, &held(INITIALIZER as u8, &tensor));
-        assert_eq!(bytes_besides_weights(&model), Some(model.len() - 1_000));
+        assert_eq!(bytes_without_weights(&model), Some(model.len() - 1_000));
         // The same bytes in another field are not weights.
         let elsewhere = held(GRAPH as u8, &held(1, &tensor));
-        assert_eq!(bytes_besides_weights(&elsewhere), Some(elsewhere.len()));
+        assert_eq!(bytes_without_weights(&elsewhere), Some(elsewhere.len()));
     }
 
     #[test]
     fn truncated_message_is_refused() {
         let model = held(GRAPH as u8, &held(INITIALIZER as u8, &held(RAW_DATA as u8, &[0; 300])));
         for length in 1..model.len() {
-            assert_eq!(bytes_besides_weights(&model[..length]), None, "{length}");
+            assert_eq!(bytes_without_weights(&model[..length]), None, "{length}");
         }
-        assert_eq!(bytes_besides_weights(&[0xff; 40]), None);
+        assert_eq!(bytes_without_weights(&[0xff; 40]), None);
     }
 }

@@ -73,7 +73,7 @@ impl VectorEnvironment {
         }
         let clips = paths::clips(model, clips.as_deref(), &[(width, height)])?;
         let paths = Paths::new(&traces, delay_ms, queue_packets, loss)?;
-        let [initial, least, most] = [rates_bps.0, rates_bps.1, rates_bps.2].map(Bitrate::from_bps);
+        let [initial, min, max] = [rates_bps.0, rates_bps.1, rates_bps.2].map(Bitrate::from_bps);
         let mut setting = EnvironmentSetting {
             random_start,
             delay: paths.delay,
@@ -83,7 +83,7 @@ impl VectorEnvironment {
             steps,
             place: if at_sender { AgentPlace::Sender } else { AgentPlace::Receiver },
             observation: observation.map(str::parse::<ObservationKind>).transpose().map_err(invalid)?,
-            bounds: RateBounds { initial, least, most },
+            bounds: RateBounds { initial, min, max },
             ..EnvironmentSetting::new(paths.traces, clips)
         };
         // A precision of 0.001 is enough: 29.97 stands for 30000/1001.

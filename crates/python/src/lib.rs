@@ -33,7 +33,7 @@ mod _lockstep {
     use crate::controller::OnnxModel;
     /// Maximum number of environments in one vector.
     #[pymodule_export]
-    const MOST_ENVIRONMENTS: usize = lockstep_sim::environment::MOST_ENVIRONMENTS;
+    const MAX_ENVIRONMENTS: usize = lockstep_sim::environment::MAX_ENVIRONMENTS;
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
     #[pymodule_export]
@@ -43,7 +43,7 @@ mod _lockstep {
     #[pymodule_export]
     use crate::measures::{freezes, luma_ssim};
     #[pymodule_export]
-    use crate::pictures::{LessonSetting, lesson_names};
+    use crate::pictures::{TrainingSetting, training_layout};
     #[pymodule_export]
     use crate::simulation::{EstimatorError, simulate, simulate_options};
     #[pymodule_export]

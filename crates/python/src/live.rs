@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use lockstep::{
     Bitrate, Call, CallBuilder, Delivery, Ended, Event, FrameRate, Identity, Latency, Message, MessageError, Presence,
-    Quality, ReceivedMessage, SentStream, Stream, VideoFormat, Way,
+    Quality, ReceivedMessage, Route, SentStream, Stream, VideoFormat,
 };
 
 use lockstep_control::Failure;
@@ -32,7 +32,7 @@ create_exception!(
 /// Maximum delay of Python's handling of a signal, such as that of Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum time of an argument, seconds: about 30 years.
-const LONGEST_TIME: f64 = 1e9;
+const MAX_SECONDS: f64 = 1e9;
 /// Maximum time of a capture in the future, seconds: camera clocks are extrapolated.
 const CLOCK_TOLERANCE: f64 = 1.0;
 
@@ -49,10 +49,10 @@ fn not_started(error: lockstep::Error) -> PyErr {
 }
 
 fn seconds(name: &str, value: f64) -> PyResult<Duration> {
-    if (0.0..=LONGEST_TIME).contains(&value) {
+    if (0.0..=MAX_SECONDS).contains(&value) {
         Ok(Duration::from_secs_f64(value))
     } else {
-        Err(invalid(format!("{name}: expected 0 to {LONGEST_TIME:.0} s, got {value}")))
+        Err(invalid(format!("{name}: expected 0 to {MAX_SECONDS:.0} s, got {value}")))
     }
 }
 
@@ -283,7 +283,7 @@ impl LiveCall {
             ));
         }
         let now = Instant::now();
-        if !(-CLOCK_TOLERANCE..=LONGEST_TIME).contains(&age) {
+        if !(-CLOCK_TOLERANCE..=MAX_SECONDS).contains(&age) {
             return Err(invalid(format!(
                 "captured_at: expected seconds of time.monotonic(), got a time {age:.3} s ago; is it of another clock?"
             )));
@@ -428,8 +428,8 @@ fn fields<'py>(py: Python<'py>, call: &Call, event: Event) -> PyResult<(&'static
             "Degraded"
         }
         Event::Joined => "Joined",
-        Event::PathChanged(way) => {
-            fields.set_item("relayed", way == Way::Relayed)?;
+        Event::PathChanged(route) => {
+            fields.set_item("relayed", route == Route::Relayed)?;
             "PathChanged"
         }
         Event::Interrupted => "Interrupted",

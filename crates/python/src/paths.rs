@@ -1,4 +1,4 @@
-//! Paths and pictures from which environments and lessons are drawn, as Python arguments.
+//! Paths and pictures from which environments and training calls are drawn, as Python arguments.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn milliseconds(value: f64, what: &str) -> PyResult<Duration> {
     }
 }
 
-/// Ranges of paths. The constructor of the environment or lesson validates them.
+/// Ranges of paths. The constructor of the environment or setting validates them.
 pub(crate) struct Paths {
     pub(crate) traces: Vec<Trace>,
     pub(crate) delay: RangeInclusive<Duration>,

@@ -1,4 +1,4 @@
-//! Lessons for Lockstep's own controller as NumPy arrays.
+//! Training samples for Lockstep's own controller as NumPy arrays.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ type Array<'py> = Bound<'py, PyArray3<f32>>;
 
 /// Names of the inputs in order, forecast horizons (s), forecast quantiles, and size of the memory.
 #[pyfunction]
-pub fn lesson_names() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize) {
+pub fn training_layout() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize) {
     (OBSERVATIONS.to_vec(), HORIZONS.to_vec(), LEVELS.to_vec(), MODEL_STATE)
 }
 
 /// Distribution of modelled calls of Lockstep's own controller.
 #[pyclass(module = "lockstep._lockstep", frozen)]
-pub struct LessonSetting(simulated::LessonSetting);
+pub struct TrainingSetting(simulated::TrainingSetting);
 
 fn model_of(bytes: &[u8]) -> PyResult<Arc<Model>> {
     Model::from_bytes(bytes).map(Arc::new).map_err(invalid)
 }
 
-impl LessonSetting {
+impl TrainingSetting {
     /// An array of call by picture by `width` numbers. `row` gives the numbers; missing pictures are NaN.
     fn array<'py, Row>(
         &self,
@@ -53,7 +53,7 @@ impl LessonSetting {
 }
 
 #[pymethods]
-impl LessonSetting {
+impl TrainingSetting {
     #[new]
     #[pyo3(signature = (traces, *, sizes, frame_rates, pictures, delay_ms, queue_packets, loss, jitter_ms, feedback_ms))]
     #[allow(clippy::too_many_arguments)] // Python passes keyword arguments.
@@ -74,7 +74,7 @@ impl LessonSetting {
             FrameRate::new(rate, 1)
                 .ok_or_else(|| invalid(format!("expected 1 to 1000 pictures per second, got {rate}")))
         };
-        Ok(Self(simulated::LessonSetting {
+        Ok(Self(simulated::TrainingSetting {
             traces: paths.traces,
             clips,
             frame_rates: frame_rates.into_iter().map(rate).collect::<PyResult<_>>()?,
@@ -101,8 +101,8 @@ impl LessonSetting {
         let model = model.as_deref().map(model_of).transpose()?;
         let calls = py.detach(|| self.0.record(model.as_ref(), count, seed, threads)).map_err(invalid)?;
         Ok((
-            self.array(py, &calls, OBSERVED, |lesson, row| row.copy_from_slice(&lesson.seen))?,
-            self.array(py, &calls, HORIZONS.len(), |lesson, row| row.copy_from_slice(&lesson.right))?,
+            self.array(py, &calls, OBSERVED, |sample, row| row.copy_from_slice(&sample.seen))?,
+            self.array(py, &calls, HORIZONS.len(), |sample, row| row.copy_from_slice(&sample.outputs))?,
         ))
     }
 }

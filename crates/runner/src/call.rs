@@ -18,7 +18,7 @@ use serde::{Serialize, Serializer};
 use lockstep_configuration::{CallSettings, OptionGroup, SoundName, counters};
 use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus};
 use lockstep_live::{LiveError, Ticket};
-use lockstep_measure::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
+use lockstep_measure::{CallReport, DRAIN, FinishedCall, FrameObserver, VideoDelayFloor};
 use lockstep_media::{SourceOptions, VideoFormat, open_source};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -132,7 +132,7 @@ impl Process {
         thread::spawn(move || {
             for line in BufReader::new(messages).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line);
-                aside!("{line}");
+                eprint_line!("{line}");
                 if let Some(error) = line.strip_prefix("lockstep: ").filter(|words| !words.starts_with("warning: ")) {
                     let _ = error_lines.send(error.to_owned()); // the receiver may be gone
                 }
@@ -305,7 +305,7 @@ pub struct Observed<'a> {
 pub fn call(
     live: &LiveCall,
     interruption: &Interruption,
-    observer: Option<Box<dyn CallObserver>>,
+    observer: Option<Box<dyn FrameObserver>>,
     observed: Option<Observed<'_>>,
 ) -> Result<CallResult> {
     let LiveCall { settings, sink, audio_output, session, decisions } = live;

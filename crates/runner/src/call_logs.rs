@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{DisplayRecord, FrameRecord, SoundScores};
-use lockstep_measure::{CallLog, CallObserver, VideoDelayFloor};
+use lockstep_measure::{CallLog, FrameObserver, VideoDelayFloor};
 use lockstep_units::Timestamp;
 
 use crate::line_writer::LineWriter;
@@ -218,7 +218,7 @@ pub fn merge(
     (start, length, frame_interval): (Timestamp, Duration, Duration),
     epoch: Timestamp,
     floor: Option<VideoDelayFloor>,
-    observer: Option<Box<dyn CallObserver>>,
+    observer: Option<Box<dyn FrameObserver>>,
 ) -> Merged {
     let mut log = CallLog::new(start, length, frame_interval);
     if let Some(floor) = floor {

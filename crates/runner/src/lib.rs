@@ -6,19 +6,19 @@
 // `println!` panics if the reader of standard output is gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-/// Prints a line for the user, see [`output_file::say`].
+/// Prints a line for the user, see [`output_file::print_line`].
 #[macro_export]
-macro_rules! say {
+macro_rules! print_line {
     ($($text:tt)*) => {
-        $crate::output_file::say(format_args!($($text)*))
+        $crate::output_file::print_line(format_args!($($text)*))
     };
 }
 
-/// Prints a line for the user on standard error, see [`output_file::aside`].
+/// Prints a line for the user on standard error, see [`output_file::eprint_line`].
 #[macro_export]
-macro_rules! aside {
+macro_rules! eprint_line {
     ($($text:tt)*) => {
-        $crate::output_file::aside(format_args!($($text)*))
+        $crate::output_file::eprint_line(format_args!($($text)*))
     };
 }
 

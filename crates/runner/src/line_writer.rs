@@ -18,7 +18,7 @@ use crate::output_file::{is_special, is_standard_output};
 /// Maximum lines that wait to be written: two minutes of a call's frames.
 ///
 /// If the disk or pipe blocks for longer, the newest lines are dropped, counted and reported.
-const MOST_WAITING: usize = 4_096;
+const MAX_QUEUED_LINES: usize = 4_096;
 /// Bytes written together.
 const BATCH: usize = 1 << 16;
 /// Time limit for the last lines.
@@ -98,12 +98,12 @@ impl LineWriter {
         output: Output,
         cut: impl Fn((&mut Output, u64)) + Send + 'static,
     ) -> Result<Self> {
-        let (lines, incoming) = mpsc::sync_channel(MOST_WAITING);
+        let (lines, incoming) = mpsc::sync_channel(MAX_QUEUED_LINES);
         let shown_name = name.clone();
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             let written = write(output, &incoming, cut);
             if let Err(error) = &written {
-                aside!("lockstep: cannot write {shown_name}: {error}; the call continues without it");
+                eprint_line!("lockstep: cannot write {shown_name}: {error}; the call continues without it");
             }
             // Later lines are discarded.
             if written.is_err() {
@@ -250,7 +250,7 @@ mod tests {
         }
         let writer = LineWriter::start("still".to_owned(), Still(held), |_| {}).unwrap();
         // This loop would not end if `push` waited.
-        (0..3 * MOST_WAITING).for_each(|_| writer.push(b"line\n".to_vec()));
+        (0..3 * MAX_QUEUED_LINES).for_each(|_| writer.push(b"line\n".to_vec()));
         drop(hold);
         let said = format!("{:#}", writer.finish().unwrap_err());
         assert!(said.contains("lines were dropped"), "{said}");

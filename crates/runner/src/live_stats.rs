@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::LimitedBy;
-use lockstep_live::{CallState, Presence, Shown, Way};
+use lockstep_live::{CallState, Presence, Route, Shown};
 use lockstep_measure::{FreezeDetector, ReceivedCounts, SentCounts};
 use lockstep_units::Timestamp;
 
@@ -142,16 +142,16 @@ pub struct Sound {
 /// The minimum delay is half of the minimum round-trip time; other delays add their excess over the minimum.
 #[derive(Debug, Default)]
 struct Delay {
-    least_us: Option<i64>,
+    min_us: Option<i64>,
 }
 
 impl Delay {
     /// Delay of `shown` in seconds.
     fn of(&mut self, shown: &Shown) -> f64 {
         let late = shown.record.displayed_at.as_micros() as i64 - shown.captured_at.as_micros() as i64;
-        let least = self.least_us.map_or(late, |least| least.min(late));
-        self.least_us = Some(least);
-        let way = shown.shortest_round_trip.unwrap_or_default() / 2;
+        let least = self.min_us.map_or(late, |least| least.min(late));
+        self.min_us = Some(least);
+        let way = shown.min_round_trip.unwrap_or_default() / 2;
         (late - least) as f64 * 1e-6 + way.as_secs_f64()
     }
 }
@@ -267,7 +267,7 @@ impl LiveStats {
             bytes_sent: traffic.sent_bytes,
             packets_received: traffic.received_datagrams,
             bytes_received: traffic.received_bytes,
-            relayed: state.way == Some(Way::Relayed),
+            relayed: state.route == Some(Route::Relayed),
         });
         let sound = state.sound.map(|sound| Sound { packets: sound.packets, concealed_share: sound.concealed_share });
         let timestamp = state.now.as_secs_f64() * 1e3;
@@ -284,8 +284,8 @@ mod tests {
     fn shown(displayed: u64, captured: u64) -> Shown {
         let displayed_at = Timestamp::from_millis(displayed);
         let record = DisplayRecord { frame: 0, completed_at: displayed_at, displayed_at };
-        let shortest_round_trip = Some(Duration::from_millis(40));
-        Shown { record, captured_at: Timestamp::from_millis(5_000 + captured), shortest_round_trip }
+        let min_round_trip = Some(Duration::from_millis(40));
+        Shown { record, captured_at: Timestamp::from_millis(5_000 + captured), min_round_trip }
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
                 sound: None,
                 own: Presence::default(),
                 peer: Presence::default(),
-                way: None,
+                route: None,
                 rendezvous_answers: None,
             };
             for second in [0, 6] {

@@ -25,7 +25,7 @@ use crate::standard_input::is_standard_input;
 const STANDARD_OUTPUT: &str = "-";
 
 /// Maximum depth of symbolic links, as in Linux.
-const MOST_LINKS: usize = 40;
+const MAX_LINK_DEPTH: usize = 40;
 
 /// Whether an output of this command is standard output.
 static STANDARD_OUTPUT_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -65,28 +65,28 @@ pub fn all_printed() -> Result<()> {
 }
 
 /// Prints text for the user: on standard output, or on standard error if an output uses standard output.
-pub fn tell(text: Arguments<'_>) {
+pub fn print_text(text: Arguments<'_>) {
     if standard_output_is_taken() {
-        let _ = stderr().write_fmt(text); // ignored as in `aside`
+        let _ = stderr().write_fmt(text); // ignored as in `eprint_line`
     } else {
         print(text);
     }
 }
 
 /// Whether text for the user goes to a terminal.
-pub fn tells_terminal() -> bool {
+pub fn prints_to_terminal() -> bool {
     if standard_output_is_taken() { stderr().is_terminal() } else { stdout().is_terminal() }
 }
 
-/// Prints a line for the user, see [`tell`].
-pub fn say(line: Arguments<'_>) {
-    tell(format_args!("{line}\n"));
+/// Prints a line for the user, see [`print_text`].
+pub fn print_line(line: Arguments<'_>) {
+    print_text(format_args!("{line}\n"));
 }
 
 /// Prints a line for the user on standard error: warnings, failures, progress.
 ///
 /// A failure to print is ignored, so that the command still writes its files.
-pub fn aside(line: Arguments<'_>) {
+pub fn eprint_line(line: Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -101,7 +101,7 @@ fn folder_of(path: &Path) -> &Path {
 /// Path after following symbolic links; the file need not exist.
 fn behind_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINK_DEPTH {
         let Ok(next) = fs::read_link(&path) else { break };
         path = folder_of(&path).join(next);
     }
@@ -237,7 +237,7 @@ impl OutputFile {
             }
             check_one(path)?;
             let path = behind_links(path);
-            let (file, temporary) = temporary_beside(&path)?.into_parts();
+            let (file, temporary) = temporary_next_to(&path)?.into_parts();
             Ok(To::File { file: BufWriter::new(file), temporary, path })
         };
         let to = begin().with_context(|| format!("cannot write {name}"))?;
@@ -274,7 +274,7 @@ impl OutputFile {
 }
 
 /// Temporary file in the folder of `path`, with the permissions of a new file.
-fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+fn temporary_next_to(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let prefix = format!(".{name}.");
     let mut builder = tempfile::Builder::new();

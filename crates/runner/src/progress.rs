@@ -29,7 +29,7 @@ pub struct ChangingLine {
 impl Default for ChangingLine {
     /// Creates an empty line.
     fn default() -> Self {
-        Self { terminal: output_file::tells_terminal(), printed_at: None, pending: None }
+        Self { terminal: output_file::prints_to_terminal(), printed_at: None, pending: None }
     }
 }
 
@@ -37,12 +37,12 @@ impl ChangingLine {
     /// Replaces the text with `line`.
     pub fn change(&mut self, line: &str) {
         if self.terminal {
-            output_file::tell(format_args!("\r\x1b[2K{line}"));
+            output_file::print_text(format_args!("\r\x1b[2K{line}"));
         } else if self.printed_at.is_some_and(|at| at.elapsed() < PLAIN_INTERVAL) {
             self.pending = Some(line.to_owned());
             return;
         } else {
-            say!("{line}");
+            print_line!("{line}");
         }
         (self.printed_at, self.pending) = (Some(Instant::now()), None);
     }
@@ -56,8 +56,8 @@ impl ChangingLine {
     /// Ends the line, so that later output starts on a new line.
     pub fn end(self) {
         match self.pending {
-            Some(line) => say!("{line}"),
-            None if self.terminal && self.printed_at.is_some() => say!(""),
+            Some(line) => print_line!("{line}"),
+            None if self.terminal && self.printed_at.is_some() => print_line!(""),
             None => {}
         }
     }
@@ -91,7 +91,7 @@ impl Progress {
         let Some((last, what)) = &mut self.plain else { return };
         if last.elapsed() >= PLAIN_INTERVAL {
             *last = Instant::now();
-            aside!("{what} {}{message}", share(done, self.bar.length()));
+            eprint_line!("{what} {}{message}", share(done, self.bar.length()));
         }
     }
 
@@ -133,7 +133,7 @@ pub fn warn_of_early_end(asked: f64, scores: &Scores) {
     let scored = scores.scored_seconds;
     // Times are whole nanoseconds; `asked` may not be.
     if scored < asked - 1e-6 {
-        aside!(
+        eprint_line!(
             "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
              time"
         );
@@ -142,7 +142,7 @@ pub fn warn_of_early_end(asked: f64, scores: &Scores) {
 
 /// Prints the scores of a call's sound.
 pub fn print_sound(sound: &SoundScores) {
-    say!(
+    print_line!(
         "sound         {:.1} % concealed   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
         100.0 * sound.concealed_share,
         shown(sound.mouth_to_ear_ms.map(|delay| delay.p50), 0, "ms"),
@@ -156,23 +156,23 @@ pub fn print_scores(scores: &Scores) {
     let delay = scores.video_delay_ms;
     let frames = scores.frames;
     if frames.displayed == 0 {
-        say!("no picture of the call was shown, so there is no video delay and no quality");
+        print_line!("no picture of the call was shown, so there is no video delay and no quality");
     }
-    say!(
+    print_line!(
         "video delay   p50 {}   mean {}   p95 {}",
         shown(delay.map(|delay| delay.p50), 0, "ms"),
         shown(delay.map(|delay| delay.mean), 0, "ms"),
         shown(delay.map(|delay| delay.p95), 0, "ms"),
     );
     let displayed = scores.displayed_delay_ms;
-    say!(
+    print_line!(
         "  displayed   p50 {}   mean {}   p95 {}",
         shown(displayed.map(|delay| delay.p50), 0, "ms"),
         shown(displayed.map(|delay| delay.mean), 0, "ms"),
         shown(displayed.map(|delay| delay.p95), 0, "ms"),
     );
     if let Some(floor) = scores.video_delay_floor_ms {
-        say!(
+        print_line!(
             "its floor     p50 {:.0} ms   mean {:.0} ms   p95 {:.0} ms   {} of the frames near it",
             floor.p50,
             floor.mean,
@@ -180,19 +180,19 @@ pub fn print_scores(scores: &Scores) {
             shown(scores.near_floor.map(|share| 100.0 * share), 0, "%"),
         );
     }
-    say!(
+    print_line!(
         "quality       SSIM mean {}   p25 {}   PSNR {}",
         shown(scores.ssim_db.map(|ssim| ssim.mean), 2, "dB"),
         shown(scores.ssim_db.map(|ssim| ssim.p25), 2, "dB"),
         shown(scores.psnr_db.map(|psnr| psnr.mean), 2, "dB"),
     );
-    say!(
+    print_line!(
         "rate          {}   {:.0} % of the link",
         Bitrate::from_bps(scores.throughput_bps),
         100.0 * scores.link_utilisation
     );
     let (one_way, queueing) = (scores.one_way_delay_ms, scores.queueing_delay_ms);
-    say!(
+    print_line!(
         "packets       one-way p50 {}   p95 {}   queueing p50 {}   p95 {}   loss {}",
         shown(one_way.map(|delay| delay.p50), 0, "ms"),
         shown(one_way.map(|delay| delay.p95), 0, "ms"),
@@ -200,7 +200,7 @@ pub fn print_scores(scores: &Scores) {
         shown(queueing.map(|delay| delay.p95), 0, "ms"),
         shown(scores.packet_loss.map(|loss| 100.0 * loss), 2, "%"),
     );
-    say!(
+    print_line!(
         "frames        {} captured   {} sent   {} skipped   {} displayed   {} key   {} recovery",
         frames.captured,
         frames.sent,
@@ -209,13 +209,13 @@ pub fn print_scores(scores: &Scores) {
         frames.key,
         frames.recovery
     );
-    say!(
+    print_line!(
         "budget        fill {}   overshoot {}",
         shown(scores.fill.map(|fill| 100.0 * fill), 0, "%"),
         shown(scores.overshoot_ratio.map(|ratio| 100.0 * ratio), 1, "%"),
     );
-    say!("held back by  {}", held_back(&scores.limited_by));
-    say!(
+    print_line!("held back by  {}", held_back(&scores.limited_by));
+    print_line!(
         "smoothness    {:.1} frames/s   harmonic {}   {} freezes   longest {:.2} s   stalled {:.2} min/h",
         scores.frames_per_second,
         shown(scores.harmonic_frame_rate, 1, "frames/s"),
@@ -226,21 +226,21 @@ pub fn print_scores(scores: &Scores) {
     let schedule =
         scores.qoe_d_schedule.map_or_else(String::new, |schedule| format!(", a schedule reaches {schedule:.2}"));
     let bound = scores.qoe_d_bound.map_or_else(String::new, |bound| format!(" (at most {bound:.2}{schedule})"));
-    say!("experience    QoE_p {}   QoE_d {}{bound}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
-    say!(
+    print_line!("experience    QoE_p {}   QoE_d {}{bound}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
+    print_line!(
         "score         network {} (challenge)   {} (BoB's weights)   estimate accurate to {}",
         shown(scores.network.map(|network| network.challenge), 1, "of 70"),
         shown(scores.network.map(|network| network.bob), 1, "of 70"),
         shown(scores.estimate_accuracy.map(|accuracy| 100.0 * accuracy), 0, "%"),
     );
     if let Some(vmaf) = scores.vmaf {
-        say!(
+        print_line!(
             "              VMAF {vmaf:.1}   total {} (challenge)   {} (BoB's weights)",
             shown(scores.total.map(|total| total.challenge), 1, ""),
             shown(scores.total.map(|total| total.bob), 1, ""),
         );
     } else if let Some(reason) = scores.vmaf_missing.as_deref().filter(|&reason| reason != VMAF_NOT_ASKED_FOR) {
-        say!("              no VMAF: {reason}");
+        print_line!("              no VMAF: {reason}");
     }
 }
 

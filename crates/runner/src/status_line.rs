@@ -38,7 +38,7 @@ pub enum StatusLine {
 }
 
 /// Prints a line of JSON on standard output and flushes it. A closed reader does not stop the call.
-pub fn say(line: &StatusLine) {
+pub fn print_status(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
         output_file::print(format_args!("{text}\n"));
     }

@@ -1,6 +1,6 @@
 //! One type for all kinds of flows, so that they can share links.
 
-use lockstep_measure::{CallObserver, SharedSessionMeter};
+use lockstep_measure::{FrameObserver, SharedSessionMeter};
 use lockstep_transport::{Datagram, Length};
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -47,7 +47,7 @@ impl AnyFlow {
     }
 
     /// Reports every picture of a call to `observer`. Does nothing for cross traffic.
-    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+    pub fn observe(&mut self, observer: Box<dyn FrameObserver>) {
         match self {
             Self::Call(call) => call.observe(observer),
             Self::Modelled(call) => call.observe(observer),

@@ -10,11 +10,11 @@ use lockstep_call::{
     CallSound, Codec, Committed, DecodeJob, DecodeOutcome, Display, DisplayRecord, FrameRecord, Menu, Outcome,
     ReceivingEnd, SendingEnd, SerialMenu, SoundScores, Vp8,
 };
-use lockstep_measure::{CallLog, CallObserver, DRAIN, FinishedCall, SeriesRecorder, VideoDelayFloor};
+use lockstep_measure::{CallLog, DRAIN, FinishedCall, FrameObserver, SeriesRecorder, VideoDelayFloor};
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_sound::CodingError;
 use lockstep_transport::wire::{DATA_HEADER, FRAGMENT_PAYLOAD};
-use lockstep_transport::{Datagram, StateId, Transmit, carried};
+use lockstep_transport::{Datagram, StateId, Transmit, size_on_link};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
@@ -54,13 +54,13 @@ pub type StopReason = Box<dyn std::error::Error + Send + Sync>;
 
 /// Captured pictures kept for comparison with displayed ones: ten seconds at 30 frames per second. Pictures displayed
 /// later than that are not compared.
-const MOST_ORIGINALS: usize = 300;
+const MAX_ORIGINALS: usize = 300;
 
 /// States of frames in flight that are kept, so that the receiver can reuse them instead of decoding. Decoding is a
 /// pure function, so the result is the same. Frames that arrive later than that are decoded.
-const MOST_AHEAD: usize = 64;
+const MAX_STATES_IN_FLIGHT: usize = 64;
 /// Largest datagram that fits one packet: one full fragment with its header.
-const LARGEST_DATAGRAM: usize = FRAGMENT_PAYLOAD + DATA_HEADER;
+const MAX_DATAGRAM_BYTES: usize = FRAGMENT_PAYLOAD + DATA_HEADER;
 /// One frame in this many is decoded anyway, and so is every frame without a source state. A difference between the two
 /// ends would then show, as in a live call.
 const DECODED_ONCE_IN: u64 = 32;
@@ -171,7 +171,7 @@ impl<C: Codec> CallFlow<C> {
     }
 
     /// Reports every frame of the call to `observer`. Does nothing if the call is not logged.
-    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+    pub fn observe(&mut self, observer: Box<dyn FrameObserver>) {
         if let Some((log, _)) = self.log.as_deref_mut() {
             log.observe(observer);
         }
@@ -179,7 +179,7 @@ impl<C: Codec> CallFlow<C> {
 
     /// Builder form of [`CallFlow::observe`].
     #[must_use]
-    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+    pub fn observed_by(mut self, observer: Box<dyn FrameObserver>) -> Self {
         self.observe(observer);
         self
     }
@@ -263,7 +263,7 @@ impl<C: Codec> CallFlow<C> {
     #[inline]
     fn media(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         let transmit = self.sender.poll_transmit(now)?;
-        let size = carried(transmit.size);
+        let size = size_on_link(transmit.size);
         if let Some((_, recorder)) = self.log.as_deref_mut() {
             recorder.sent(now, size);
         }
@@ -279,8 +279,8 @@ impl<C: Codec> CallFlow<C> {
     }
 
     /// Whether the path of the sending end is narrow.
-    pub(crate) fn is_way_narrow(&self, now: Timestamp) -> bool {
-        self.sender.is_way_narrow(now)
+    pub(crate) fn is_path_narrow(&self, now: Timestamp) -> bool {
+        self.sender.is_path_narrow(now)
     }
 
     /// See [`lockstep_call::SendingEnd::feedback_left`].
@@ -294,8 +294,12 @@ impl<C: Codec> CallFlow<C> {
     }
 
     /// Feedback that shares a packet with `media` of the call in the opposite direction.
-    pub(crate) fn poll_riding(&mut self, now: Timestamp, media: &Transmit<C::Payload>) -> Option<Transmit<C::Payload>> {
-        if self.is_over(now) { None } else { self.receiver.poll_riding(now, media, LARGEST_DATAGRAM) }
+    pub(crate) fn poll_piggybacked(
+        &mut self,
+        now: Timestamp,
+        media: &Transmit<C::Payload>,
+    ) -> Option<Transmit<C::Payload>> {
+        if self.is_over(now) { None } else { self.receiver.poll_piggybacked(now, media, MAX_DATAGRAM_BYTES) }
     }
 
     /// Whether `at` is outside the call, or the call has failed. After the last capture, packets have [`DRAIN`] to
@@ -318,7 +322,7 @@ impl<C: Codec> CallFlow<C> {
         };
         if let Some(pixels) = C::pixels(&picture) {
             self.originals.insert(self.captures, pixels.clone());
-            if self.originals.len() > MOST_ORIGINALS {
+            if self.originals.len() > MAX_ORIGINALS {
                 self.originals.pop_first();
             }
         }
@@ -364,7 +368,7 @@ impl<C: Codec> CallFlow<C> {
         let reached = place.and_then(|place| self.ahead.drain(..=place).next_back());
         match reached {
             Some((_, state)) if !job.is_from_nothing() && !self.decoded.is_multiple_of(DECODED_ONCE_IN) => {
-                job.foreseen(state)
+                job.with_known_state(state)
             }
             _ => job.run(),
         }
@@ -435,7 +439,7 @@ impl<C: Codec> CallFlow<C> {
             // Quality is measured on the pictures that the receiver displays.
             if let Some(Committed { reached, .. }) = self.sender.poll_committed().filter(|_| C::SHARES_STATES) {
                 self.ahead.push_back(reached);
-                if self.ahead.len() > MOST_AHEAD {
+                if self.ahead.len() > MAX_STATES_IN_FLIGHT {
                     self.ahead.pop_front();
                 }
             }
@@ -491,10 +495,10 @@ impl<C: Codec> Flow for CallFlow<C> {
             return None;
         }
         if let Some(transmit) = self.media(now) {
-            return Some((Direction::Forward, carried(transmit.size), C::pack(transmit.datagram)));
+            return Some((Direction::Forward, size_on_link(transmit.size), C::pack(transmit.datagram)));
         }
         let transmit = self.receiver.poll_transmit(now)?;
-        Some((Direction::Reverse, carried(transmit.size), C::pack(transmit.datagram)))
+        Some((Direction::Reverse, size_on_link(transmit.size), C::pack(transmit.datagram)))
     }
 
     fn poll_timeout(&self) -> Option<Timestamp> {

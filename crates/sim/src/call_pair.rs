@@ -2,7 +2,7 @@
 //! the pictures and sound that go its way.
 
 use lockstep_call::Codec;
-use lockstep_transport::{RIDING, carried};
+use lockstep_transport::{PIGGYBACK_OVERHEAD, size_on_link};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::call_flow::CallFlow;
@@ -34,20 +34,22 @@ impl<C: Codec> CallPair<C> {
         mut feedback: Option<&mut CallFlow<C>>,
     ) -> Option<(ByteCount, CallPacket<C::Packet>)> {
         if let (Some(media), Some(feedback)) = (&media, &mut feedback) {
-            feedback.thin_feedback(media.is_way_narrow(now));
+            feedback.thin_feedback(media.is_path_narrow(now));
         }
         if let Some(call) = &mut media
             && let Some(sent) = call.poll_media(now)
         {
-            let riding = feedback.and_then(|call| call.poll_riding(now, &sent));
-            let feedback = riding.map(|riding| (riding.size + ByteCount::new(RIDING), C::pack(riding.datagram)));
+            let piggybacked = feedback.and_then(|call| call.poll_piggybacked(now, &sent));
+            let feedback = piggybacked.map(|piggybacked| {
+                (piggybacked.size + ByteCount::new(PIGGYBACK_OVERHEAD), C::pack(piggybacked.datagram))
+            });
             let adds = feedback.as_ref().map_or(ByteCount::ZERO, |&(adds, _)| adds);
             call.feedback_left(now, adds);
             let media = Some(C::pack(sent.datagram));
-            return Some((carried(sent.size) + adds, CallPacket { media, feedback: feedback.map(Box::new) }));
+            return Some((size_on_link(sent.size) + adds, CallPacket { media, feedback: feedback.map(Box::new) }));
         }
         let alone = feedback?.poll_feedback(now)?;
-        let size = carried(alone.size);
+        let size = size_on_link(alone.size);
         if let Some(call) = media {
             call.feedback_left(now, size);
         }

@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use lockstep_units::random::mix;
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
 /// Number of quantizers.
-pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
+pub(crate) const QUANTIZERS: usize = MAX_QUANTIZER as usize + 1;
 /// Points at which distributions are tabulated, in standard deviations of a normal variable. They are evenly spaced.
 pub const NORMAL_POINTS: [f64; 9] = [-3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0];
 /// Quantizers at which reference effects are tabulated. Fine and coarse ones differ: most of a fine frame is noise,
@@ -225,7 +225,7 @@ impl ClipModel {
                 && pair[0].inter_bits > pair[1].inter_bits
                 && pair[0].key_bits > pair[1].key_bits
         });
-        let known = self.points.iter().all(|point| point.quantizer <= MAXIMUM_QUANTIZER);
+        let known = self.points.iter().all(|point| point.quantizer <= MAX_QUANTIZER);
         if self.points.len() < 2 || !falling || !known {
             return Err(CodecModelError::Curve(self.name.clone()));
         }

@@ -21,7 +21,7 @@ const MIDDLE: usize = 6;
 /// Share of each segment, from its start, to which the model of the held-out error is fitted.
 const FITTED_SHARE: f64 = 2.0 / 3.0;
 /// Factor by which sizes fall at least from one point to the next.
-const LEAST_FALL: f64 = 0.98;
+const MAX_SIZE_RATIO: f64 = 0.98;
 /// Reach of a point of the effect table: a share of its value, but at least this many quantizers.
 const REACH: (f64, f64) = (0.75, 12.0);
 
@@ -246,8 +246,8 @@ impl ClipMeasurements {
             let mut point =
                 ModelPoint { quantizer, inter_bits: bits(middle), inter_deviation, key_bits: bits(key), ssim_db };
             if let Some(last) = points.last() {
-                point.inter_bits = point.inter_bits.min(LEAST_FALL * last.inter_bits);
-                point.key_bits = point.key_bits.min(LEAST_FALL * last.key_bits);
+                point.inter_bits = point.inter_bits.min(MAX_SIZE_RATIO * last.inter_bits);
+                point.key_bits = point.key_bits.min(MAX_SIZE_RATIO * last.key_bits);
                 point.ssim_db = point.ssim_db.min(last.ssim_db - 1e-3);
             }
             points.push(point);

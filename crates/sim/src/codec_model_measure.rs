@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lockstep_call::{FINEST_USEFUL_QUANTIZER, mean, quantile};
 use lockstep_media::{QualityError, ssim, ssim_db};
-use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
+use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAX_QUANTIZER, Parameters, Picture, State};
 
 use crate::codec_model::FOLLOWER_POINTS;
 
 /// Quantizers at which curves are measured. They are dense where VP8's steps are small (RFC 6386, section 14.1). They
 /// are densest where camera noise begins to be coded: sizes grow tenfold within a few indices.
-pub(crate) const MEASURED: [u8; 18] = [0, 2, 4, 5, 6, 7, 8, 10, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
+pub(crate) const MEASURED: [u8; 18] = [0, 2, 4, 5, 6, 7, 8, 10, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAX_QUANTIZER];
 /// Interval, in pictures, at which SSIM is measured.
 const QUALITY_INTERVAL: usize = 4;
 /// Interval, in pictures, at which a key frame is coded.
@@ -19,7 +19,7 @@ const KEY_INTERVAL: usize = 12;
 /// Interval, in pictures, at which the state is kept to measure reference effects.
 const STATE_INTERVAL: usize = 20;
 /// Quantizers of references from which frames of [`FOLLOWER_POINTS`] are coded.
-const REFERENCES: [u8; 12] = [4, 8, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
+const REFERENCES: [u8; 12] = [4, 8, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAX_QUANTIZER];
 /// After one kept state in this many, a series of frames is coded.
 const CHAINED: usize = 3;
 /// Frames after the kept state at which size and SSIM of the series are compared.
@@ -35,7 +35,7 @@ const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
 /// A picture can meet a budget if the coarsest quantizer needs at most this share of the budget.
 const REACHABLE: f64 = 0.7;
 /// Limit on fitted pictures per budget.
-const MOST_FITTED: usize = 60;
+const MAX_FITTED_PICTURES: usize = 60;
 
 /// A frame begins a scene if its size is at least this share of a key frame's. Hardly anything is predicted then,
 /// although the encoder may code an interframe.
@@ -178,15 +178,17 @@ impl Segment {
             fills: Default::default(),
         };
         let mut states = Vec::new();
+        // One per quantizer, one for followers and one for fitted frames.
+        let stages = (MEASURED.len() + 2) as f64;
         for (done, quantizer) in MEASURED.into_iter().enumerate() {
             let (run, kept) = run(pictures, quantizer, &mut segment.cuts)?;
             segment.runs.push(run);
             states.push(kept);
-            progress((done + 1) as f64 / 16.0);
+            progress((done + 1) as f64 / stages);
         }
         segment.remove_cuts();
         segment.follow(pictures, &states)?;
-        progress(14.0 / 16.0);
+        progress((MEASURED.len() + 1) as f64 / stages);
         for quantizer in FITTED {
             segment.fit(pictures, quantizer);
         }
@@ -324,14 +326,14 @@ impl Segment {
         let Some(middle) = mean(run.inter.iter().flatten()) else { return };
         let budget = libm::exp(middle) as usize;
         // If even the coarsest quantizer hardly fits the budget, the fill does not show how precise a pass is.
-        let coarsest = self.run(MAXIMUM_QUANTIZER).map_or_else(Vec::new, |run| run.inter.clone());
+        let coarsest = self.run(MAX_QUANTIZER).map_or_else(Vec::new, |run| run.inter.clone());
         let reachable = |index: usize| {
             let least = coarsest.get(index).copied().flatten();
             least.is_some_and(|least| libm::exp(least) < REACHABLE * budget as f64)
         };
         let mut fills: [Vec<(usize, f64)>; 2] = Default::default();
         let mut state = State::default();
-        for (index, picture) in pictures.iter().take(MOST_FITTED).enumerate() {
+        for (index, picture) in pictures.iter().take(MAX_FITTED_PICTURES).enumerate() {
             let analysis = Analysis::new(&state, picture, &Parameters::default());
             if analysis.key_frame() {
                 state = analysis.encode(quantizer).state;
@@ -346,7 +348,7 @@ impl Segment {
                 }
                 encoded = fitting.pass(budget);
                 // At the ends of the quantizer range, no frame may fill or keep the budget.
-                let between = (FINEST_USEFUL_QUANTIZER + 1..MAXIMUM_QUANTIZER).contains(&encoded.quantizer);
+                let between = (FINEST_USEFUL_QUANTIZER + 1..MAX_QUANTIZER).contains(&encoded.quantizer);
                 if between && reachable(index) {
                     fills[pass.min(1)].push((index, encoded.frame.len() as f64 / budget as f64));
                 }
@@ -382,5 +384,19 @@ impl ClipMeasurements {
             measured.push(Segment::new(pictures, |share| progress((done as f64 + share) / count))?);
         }
         Ok(Self { name: name.to_owned(), samples, frame_interval, segments: measured })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_rises_from_zero_to_one() {
+        let pictures = vec![Picture::from_i420(16, 16, vec![128; 384]).unwrap(); 2];
+        let mut shares = vec![0.0];
+        ClipMeasurements::new("grey", &[pictures], Duration::from_millis(33), |share| shares.push(share)).unwrap();
+        assert!(shares.is_sorted_by(|a, b| a < b), "{shares:?}");
+        assert_eq!(shares.last(), Some(&1.0));
     }
 }

@@ -183,7 +183,7 @@ impl JobTimes {
 
     /// Times scaled to a machine that needs `time` for `work`.
     #[must_use]
-    pub fn where_takes(&self, work: EncodeWork, time: Duration) -> Self {
+    pub fn scaled_to(&self, work: EncodeWork, time: Duration) -> Self {
         let factor = time.as_secs_f64() / self.of(work).as_secs_f64().max(1e-9);
         let scaled = |of: EncodeWork| if of == work { time } else { self.of(of).mul_f64(factor) };
         Self {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn setting_one_time_scales_all_times_in_proportion() {
         let times = EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 640 * 360);
-        let scaled = times.where_takes(EncodeWork::SerialMenu, 2 * times.serial_menu);
+        let scaled = times.scaled_to(EncodeWork::SerialMenu, 2 * times.serial_menu);
         for work in ALL {
             let ratio = scaled.of(work).as_secs_f64() / times.of(work).as_secs_f64();
             assert!((ratio - 2.0).abs() < 1e-6, "{work:?}: {ratio}");

@@ -31,18 +31,18 @@ impl<C: Codec> FlowSound<C> {
     /// Captures and plays the frames that are due.
     pub(crate) fn handle_due_events(&mut self, now: Timestamp, sender: &mut SendingEnd<C>) -> Result<(), CodingError> {
         if let Some(at) = self.speaks_at.filter(|&at| at <= now) {
-            if let Some(packet) = self.sound.voice.speak(now, &sender.sound_allowance(now))? {
+            if let Some(packet) = self.sound.voice.next_packet(now, &sender.sound_allowance(now))? {
                 // Frame numbers rise and no frame exceeds a datagram, so sending cannot fail.
                 _ = sender.send_sound(now, packet);
             }
             self.speaks_at = Some(at + FRAME_DURATION).filter(|&next| next <= self.until);
         }
         if self.plays_at <= now {
-            if let Some(delay) = self.sync.least_sound_delay() {
-                self.sound.playback.set_least_delay(delay);
+            if let Some(delay) = self.sync.min_sound_delay() {
+                self.sound.playback.set_min_delay(delay);
             }
             self.sound.playback.play(now)?;
-            self.sync.hear(now, self.sound.playback.heard());
+            self.sync.on_playback(now, self.sound.playback.playing_captured_at());
             self.plays_at += FRAME_DURATION;
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::flow::Arrived;
 pub const METER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Limit on recorded intervals: 24 hours.
-const MOST_INTERVALS: usize = 864_000;
+const MAX_INTERVALS: usize = 864_000;
 
 /// Sizes over time, and delays of packets from the sender to the receiver.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ impl Default for FlowMeter {
 
 fn add(bins: &mut Vec<ByteCount>, at: Timestamp, size: ByteCount) {
     let index = (u128::from(at.as_nanos()) / METER_INTERVAL.as_nanos()) as usize;
-    if index >= MOST_INTERVALS {
+    if index >= MAX_INTERVALS {
         return;
     }
     if index >= bins.len() {
@@ -122,7 +122,7 @@ impl FlowMeter {
     }
 
     fn rates(bins: &[ByteCount], length: Duration) -> Vec<Bitrate> {
-        let count = ((length.as_nanos() / METER_INTERVAL.as_nanos()) as usize).min(MOST_INTERVALS);
+        let count = ((length.as_nanos() / METER_INTERVAL.as_nanos()) as usize).min(MAX_INTERVALS);
         (0..count).map(|index| Bitrate::mean(bins.get(index).copied().unwrap_or_default(), METER_INTERVAL)).collect()
     }
 

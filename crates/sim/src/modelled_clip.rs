@@ -25,7 +25,7 @@ use rand_pcg::Pcg64;
 use lockstep_call::FINEST_USEFUL_QUANTIZER;
 use lockstep_units::ByteCount;
 use lockstep_units::random::{happens, normal};
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
 use crate::codec_model::{
     ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, at_every_quantizer, between, effects_at_every_quantizer,
@@ -34,11 +34,11 @@ use crate::codec_model::{
 pub use best_frames::BestFrame;
 
 /// Smallest frame, bytes: headers and one bit per macroblock.
-const LEAST_SIZE: f64 = 40.0;
+const MIN_FRAME_BYTES: f64 = 40.0;
 /// Limit on difficulty, deviations. No measured clip exceeds it.
-const MOST_DIFFICULTY: f64 = 6.0;
+const MAX_DIFFICULTY: f64 = 6.0;
 /// Limit on the SSIM excess of a picture, dB.
-const MOST_SSIM_EXCESS: f64 = 6.0;
+const MAX_SSIM_EXCESS_DB: f64 = 6.0;
 /// Bounds of the reference's age, frame intervals of the clip. Beyond the upper bound nothing can be predicted.
 const GAPS: (f64, f64) = (0.25, 64.0);
 
@@ -225,7 +225,7 @@ impl ClipCurves {
             (256.0 * (own + left).max(0.0)) as u16
         };
         ModelledFrame {
-            size: ByteCount::new(size.max(LEAST_SIZE) as u64),
+            size: ByteCount::new(size.max(MIN_FRAME_BYTES) as u64),
             quantizer: quantizer as u8,
             ssim: 1.0 - libm::exp10(-0.1 * decibels),
             reference: ModelledReference {
@@ -240,7 +240,7 @@ impl ClipCurves {
     /// Codes `picture` at `quantizer`, which is limited to 127.
     #[must_use]
     pub fn encode(&self, picture: &ModelledPicture, quantizer: u8, key_frame: bool) -> ModelledFrame {
-        let index = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
+        let index = usize::from(quantizer.min(MAX_QUANTIZER));
         let gap = self.gap(picture, key_frame);
         let size = libm::exp(self.logarithm(picture, index, key_frame, gap));
         self.frame(picture, index, 0.0, size, key_frame)
@@ -373,14 +373,14 @@ impl ModelledClip {
         }
         let difficult = slow.next(normal(generator));
         let own = between(&NORMAL_POINTS, &clip.frame_quantiles, fast.next(normal(generator)));
-        let difficulty = (self.slow_deviation * difficult + own).clamp(-MOST_DIFFICULTY, MOST_DIFFICULTY);
+        let difficulty = (self.slow_deviation * difficult + own).clamp(-MAX_DIFFICULTY, MAX_DIFFICULTY);
         let quality = normal(generator);
         let ssim_excess = clip.ssim_deviation * ssim.next(quality) - clip.ssim_slope * difficulty;
         let fills = [normal(generator), quality];
         ModelledPicture {
             number,
             difficulty,
-            ssim_excess: ssim_excess.clamp(-MOST_SSIM_EXCESS, MOST_SSIM_EXCESS),
+            ssim_excess: ssim_excess.clamp(-MAX_SSIM_EXCESS_DB, MAX_SSIM_EXCESS_DB),
             log_interval: self.log_interval,
             key_excess: clip.key_deviation * difficult,
             fills: std::array::from_fn(|pass| between(&NORMAL_POINTS, &clip.fills[pass], fills[pass])),
@@ -445,7 +445,7 @@ mod tests {
         let mut clip = clip(1);
         let picture = clip.next_picture();
         let frame = clip.curves().encode_to_fit(&picture, ByteCount::new(1), false, 1);
-        assert_eq!(frame.quantizer, MAXIMUM_QUANTIZER);
+        assert_eq!(frame.quantizer, MAX_QUANTIZER);
         assert!(frame.size > ByteCount::new(1));
     }
 
@@ -530,9 +530,9 @@ mod tests {
     fn a_reference_never_makes_a_frame_larger_than_none() {
         let mut clip = clip(7);
         let curves = Arc::clone(clip.curves());
-        let coarse = curves.encode(&clip.next_picture(), MAXIMUM_QUANTIZER, false).reference;
+        let coarse = curves.encode(&clip.next_picture(), MAX_QUANTIZER, false).reference;
         let later = (0..60).map(|_| clip.next_picture()).last().unwrap();
-        for quantizer in 0..=MAXIMUM_QUANTIZER {
+        for quantizer in 0..=MAX_QUANTIZER {
             let size = |picture: &ModelledPicture, key| curves.encode(picture, quantizer, key).size.as_f64();
             let bound = size(&later, true) * libm::exp(curves.clip.cut_size.max(0.0));
             let usual = size(&later, false);

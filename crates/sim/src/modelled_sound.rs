@@ -1,6 +1,6 @@
 //! Modelled sound: packets and playback without samples, for modelled calls.
 
-use lockstep_call::{SoundAllowance, Speaking};
+use lockstep_call::{SoundAllowance, SoundPacketSource};
 use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
 use lockstep_transport::{Length, SoundPacket};
 use lockstep_units::{Bitrate, Timestamp};
@@ -39,8 +39,8 @@ impl ModelledVoice {
     }
 }
 
-impl Speaking<Length> for ModelledVoice {
-    fn speak(
+impl SoundPacketSource<Length> for ModelledVoice {
+    fn next_packet(
         &mut self,
         now: Timestamp,
         allowance: &SoundAllowance,

@@ -33,7 +33,7 @@ pub struct Transit<P> {
 pub type SharedLink<P> = Link<Box<Transit<P>>>;
 
 /// Limit on boxes of arrived packets that are kept for reuse.
-const MOST_SPARE: usize = 64;
+const MAX_SPARE_BOXES: usize = 64;
 
 /// Route of one flow's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -333,7 +333,7 @@ impl<F: Flow> Network<F> {
     fn arrive(&mut self, mut transit: Box<Transit<F::Packet>>, at: Timestamp, size: ByteCount) {
         let Transit { flow, direction, sent_at, queued_before, congestion_experienced, .. } = *transit;
         let Some(packet) = transit.packet.take() else { return };
-        if self.spare.len() < MOST_SPARE {
+        if self.spare.len() < MAX_SPARE_BOXES {
             self.spare.push(transit);
         }
         let flow = flow as usize;

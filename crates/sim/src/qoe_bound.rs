@@ -52,7 +52,7 @@ use std::time::Duration;
 use lockstep_link::LinkConfig;
 use lockstep_measure::qoe_d;
 use lockstep_media::{FrameRate, ssim_db};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_units::{ByteCount, Timestamp};
 
 use program::{Problem, Value};
@@ -70,7 +70,7 @@ pub const PENDING: usize = 15;
 /// Resolution of the mean SSIM, dB. The bound exceeds the dual optimum by at most 0.101 times this.
 const RESOLUTION_DB: f64 = 0.1;
 /// Limit on the prices tried for one branch.
-const MOST_PRICES: usize = 8;
+const MAX_PRICES: usize = 8;
 /// Ratio below which two prices are not distinguished.
 const PRICE_RESOLUTION: f64 = 1.2;
 /// Gain of QoE_d below which no further price is tried.
@@ -135,7 +135,7 @@ impl BoundedCall {
     /// Bytes on the link for a frame of `size` bytes.
     fn wire(&self, size: ByteCount) -> u64 {
         let fragments = size.get().div_ceil(self.payload.get().max(1)).max(1);
-        size.get() + fragments * (DATA_HEADER as u64 + CARRIAGE)
+        size.get() + fragments * (DATA_HEADER as u64 + DATAGRAM_OVERHEAD)
     }
 }
 
@@ -199,7 +199,7 @@ fn ssim_of(decibels: f64) -> f64 {
 impl Problem {
     /// Branch and bound over the mean SSIM.
     fn search(&self) -> Option<Branch> {
-        let most = ssim_db(self.most_ssim);
+        let most = ssim_db(self.max_ssim);
         let mut branches = BinaryHeap::new();
         let mut search = Search { shown: 1.0, share: 1.0, reached: f64::NEG_INFINITY };
         branches.push(self.branch(0.0, most, &mut search));
@@ -222,7 +222,7 @@ impl Problem {
         let pictures = self.pictures() as f64;
         let (mut delay, mut best_price) = (0.0_f64, price);
         let (mut low, mut high) = (None::<f64>, None::<f64>);
-        for _ in 0..MOST_PRICES {
+        for _ in 0..MAX_PRICES {
             let Value { worth, gained, shown: count } = self.best_schedule(&self.coarse, mean, price, None);
             if -worth / pictures > delay {
                 (delay, best_price) = (-worth / pictures, price);
@@ -316,7 +316,7 @@ mod tests {
             while left > 0 {
                 let part = left.min(call.payload.get());
                 left -= part;
-                let size = ByteCount::new(part + DATA_HEADER as u64 + CARRIAGE);
+                let size = ByteCount::new(part + DATA_HEADER as u64 + DATAGRAM_OVERHEAD);
                 let _ = link.send(ready, size, (picture, left == 0));
             }
         }

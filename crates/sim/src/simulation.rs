@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_call::{CallSound, Codec, ReceivingEnd, SendingEnd, SoundScores, Vp8};
 use lockstep_link::LinkStatistics;
 use lockstep_measure::{
-    CallObserver, DRAIN, FinishedCall, OppositeResult, Scores, Series, SharedSessionMeter, VideoDelayFloor,
+    DRAIN, FinishedCall, FrameObserver, OppositeResult, Scores, Series, SharedSessionMeter, VideoDelayFloor,
 };
 use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
@@ -101,7 +101,7 @@ impl<C: Codec> Simulation<C> {
 
     /// Reports every captured frame to `observer`, in order, once its record is final.
     #[must_use]
-    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+    pub fn observed_by(mut self, observer: Box<dyn FrameObserver>) -> Self {
         if let Some(call) = self.calls.first_mut() {
             call.observe(observer);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use arrivals::ArrivalStatistics;
 pub(crate) use frames::FrameCounter;
-pub use frames::{FrameStatistics, MOST_WAITED};
+pub use frames::{FrameStatistics, MAX_WAITED_SECONDS};
 
 /// Counters of a call since the last step.
 #[derive(Debug)]

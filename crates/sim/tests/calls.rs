@@ -65,7 +65,7 @@ impl Plan {
             delay: Duration::from_millis(20),
             loss,
             jitter: (!self.jitter.is_zero())
-                .then_some(Jitter { distribution: JitterDistribution::Uniform { most: self.jitter }, reorders: true }),
+                .then_some(Jitter { distribution: JitterDistribution::Uniform { max: self.jitter }, reorders: true }),
             ..LinkConfig::new(Trace::from_spec(trace).expect("the plan's trace is valid"))
         };
         Link::new(config, seed).expect("the plan's link is valid")

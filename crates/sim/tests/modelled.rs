@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_call::{FrameRecord, MenuMode, Outcome};
 use lockstep_control::{Algorithm, ControllerSetup};
 use lockstep_link::{Conditions, Link, LinkConfig, LossConfig, QueueConfig, Trace};
-use lockstep_measure::{KeptFrames, MOST_PENDING_FRAMES};
+use lockstep_measure::{KeptFrames, MAX_PENDING_FRAMES};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Activity, ClipCurves, CodecModel, Flow, ModelledClip, Network, SharedLink};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -258,7 +258,7 @@ fn a_conventional_codec_sends_a_key_frame_after_a_long_outage() {
 }
 
 /// Largest number of records held at once in a call of `seconds`, and the number of captured pictures.
-fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
+fn max_held_records(seconds: u64, trace: &str) -> (usize, u64) {
     let length = Duration::from_secs(seconds);
     let activity = Activity::between(Timestamp::ZERO, Timestamp::ZERO + length);
     let setting = ModelledSetting { activity, ..ModelledSetting::new() };
@@ -282,16 +282,16 @@ fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
 #[test]
 fn held_records_do_not_grow_with_the_length_of_a_call() {
     let ((minute, few), (hours, many)) =
-        (most_held_records(60, "constant:1mbps"), most_held_records(7_200, "constant:1mbps"));
+        (max_held_records(60, "constant:1mbps"), max_held_records(7_200, "constant:1mbps"));
     assert!(many > 100 * few && many > 200_000, "{few} {many}");
     assert!(minute <= 30 && hours <= 60, "{minute} records in a minute, {hours} in two hours");
 }
 
 #[test]
 fn held_records_are_bounded_during_an_hour_without_display() {
-    let (most, frames) = most_held_records(3_600, "constant:1mbps,outage=60s+3500s");
-    assert!(frames > 3 * MOST_PENDING_FRAMES as u64);
-    assert!(most <= MOST_PENDING_FRAMES + 30, "{most}");
+    let (most, frames) = max_held_records(3_600, "constant:1mbps,outage=60s+3500s");
+    assert!(frames > 3 * MAX_PENDING_FRAMES as u64);
+    assert!(most <= MAX_PENDING_FRAMES + 30, "{most}");
 }
 
 #[test]

@@ -119,7 +119,7 @@ struct Outcome {
 
 /// Longest pause between two hellos during outages of up to ten seconds, on links of at least 100 kb/s
 /// (`control::path::probing`).
-const LONGEST_GREETING_PAUSE: Duration = Duration::from_millis(250);
+const MAX_HELLO_INTERVAL: Duration = Duration::from_millis(250);
 /// Limit on the time from a frame's arrival to its display.
 const DECODING: Duration = Duration::from_millis(10);
 
@@ -154,15 +154,16 @@ fn for_many_plans(lossy: bool, check: impl Fn(&Plan)) {
 /// quantizer.
 fn is_small(first: &FrameRecord) -> bool {
     let size = first.size.unwrap_or_default().as_f64();
-    let nearly =
-        first.budget.is_some_and(|budget| budget <= FRAGMENT && size <= MOST_OVER.0 * budget.as_f64() + MOST_OVER.1);
+    let nearly = first
+        .budget
+        .is_some_and(|budget| budget <= FRAGMENT && size <= BUDGET_TOLERANCE.0 * budget.as_f64() + BUDGET_TOLERANCE.1);
     first.fragments == Some(1) || nearly || first.quantizer == Some(COARSEST_QUANTIZER)
 }
 
 /// Largest payload of a fragment in these calls.
 const FRAGMENT: ByteCount = ByteCount::new(FRAGMENT_PAYLOAD as u64);
 /// Tolerance of the functional encoder over its budget: factor, and bytes.
-const MOST_OVER: (f64, f64) = (1.15, 250.0);
+const BUDGET_TOLERANCE: (f64, f64) = (1.15, 250.0);
 
 const COARSEST_QUANTIZER: u8 = 127;
 
@@ -181,7 +182,7 @@ fn video_resumes_within_two_round_trips_after_a_lossy_outage() {
     // A hello and its answer precede the next picture.
     for_many_plans(true, |plan| {
         let outcome = plan.outcome();
-        let bound = 2 * plan.round_trip() + Duration::from_millis(100) + LONGEST_GREETING_PAUSE;
+        let bound = 2 * plan.round_trip() + Duration::from_millis(100) + MAX_HELLO_INTERVAL;
         assert!(outcome.moved <= bound, "{:?} {plan:?}", outcome.moved);
         assert!(is_small(&outcome.first), "{:?} {plan:?}", outcome.first);
     });

@@ -127,7 +127,7 @@ struct Observed {
     decoded: Vec<(StateId, Picture)>,
     encoder_states: BTreeSet<StateId>,
     decoder_states: BTreeSet<StateId>,
-    most_states: [usize; 2],
+    max_states: [usize; 2],
 }
 
 /// One half of the codec with observation, and optionally a fault.
@@ -160,7 +160,7 @@ impl PictureEncoder for Half {
             observed.key_frames += u32::from(frame.key_frame);
             observed.encoder_states.insert(frame.target);
         }
-        observed.most_states[0] = observed.most_states[0].max(observed.encoder_states.len());
+        observed.max_states[0] = observed.max_states[0].max(observed.encoder_states.len());
         frames
     }
 
@@ -176,7 +176,7 @@ impl PictureDecoder for Half {
         let mut observed = self.observed.lock().expect("no thread panicked");
         observed.decoded.push((name, picture.clone()));
         observed.decoder_states.insert(name);
-        observed.most_states[1] = observed.most_states[1].max(observed.decoder_states.len());
+        observed.max_states[1] = observed.max_states[1].max(observed.decoder_states.len());
         let large = || Picture::from_i420(640, 480, vec![0; 640 * 480 * 3 / 2]).expect("the size fits");
         let name = if self.misnames { StateId(name.0 ^ 1 << 63) } else { name };
         Some((name, if self.enlarges { large() } else { picture }))
@@ -210,7 +210,7 @@ fn shown_pictures_equal_the_reconstructions_under_loss() {
 fn both_ends_forget_states_in_a_long_call() {
     let observed = Arc::default();
     call(Half::of(&observed), Half::of(&observed), 0.05).expect("the call runs");
-    let most = observed.lock().expect("no thread panicked").most_states;
+    let most = observed.lock().expect("no thread panicked").max_states;
     assert!(most.iter().all(|states| (2..=40).contains(states)), "most states held: {most:?}");
 }
 

@@ -17,7 +17,7 @@ use crate::packet_info::{Received, Receiver};
 use crate::threads::Thread;
 
 /// Largest UDP datagram in bytes.
-const LARGEST_DATAGRAM: usize = 65_535;
+const MAX_DATAGRAM_BYTES: usize = 65_535;
 
 /// Interval between two checks whether the reader should stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
@@ -86,7 +86,7 @@ impl Reader {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = Thread::spawn("socket", move || {
-            let mut receiver = Receiver::new(LARGEST_DATAGRAM);
+            let mut receiver = Receiver::new(MAX_DATAGRAM_BYTES);
             while !stopped.load(Ordering::Relaxed) {
                 match receiver.receive(&socket) {
                     Ok(Received { datagram, from, to }) => {

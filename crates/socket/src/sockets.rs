@@ -7,10 +7,10 @@ use std::sync::mpsc::SyncSender;
 use getifaddrs::{InterfaceFlags, getifaddrs};
 use lockstep_units::Timestamp;
 
-use crate::asked::Asked;
 use crate::clock::Clock;
 use crate::datagrams::{Admission, Incoming, Reader};
 use crate::error::SystemError;
+use crate::local_addresses::LocalAddresses;
 use crate::packet_info;
 
 /// A socket for IPv6, one for IPv4, or one for both.
@@ -18,7 +18,7 @@ use crate::packet_info;
 pub struct Sockets {
     v6: Option<UdpSocket>,
     v4: Option<UdpSocket>,
-    asked: Asked,
+    asked: LocalAddresses,
 }
 
 /// Addresses of this machine that others may reach, those of connected networks first.
@@ -63,7 +63,7 @@ impl Sockets {
             }
             Ok(socket)
         };
-        let asked = Asked::default();
+        let asked = LocalAddresses::default();
         let failed = |error| SystemError::Bind { address, error };
         if address.is_ipv4() {
             return Ok(Self { v6: None, v4: Some(bind(address).map_err(failed)?), asked });
@@ -92,7 +92,7 @@ impl Sockets {
         let clone = |socket: &Option<UdpSocket>| socket.as_ref().map(UdpSocket::try_clone).transpose();
         let clones = clone(&self.v6).and_then(|v6| Ok((v6, clone(&self.v4)?)));
         let (v6, v4) = clones.map_err(SystemError::Socket)?;
-        Ok(Self { v6, v4, asked: Asked::default() })
+        Ok(Self { v6, v4, asked: LocalAddresses::default() })
     }
 
     /// Binds any free port.

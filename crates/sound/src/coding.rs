@@ -7,7 +7,7 @@ use crate::source::SoundFailure;
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
 /// Largest packet, bytes: 20 ms at the highest bit rate of Opus (RFC 6716, section 3.2).
-const LONGEST_PACKET: usize = 1_275;
+const MAX_PACKET_BYTES: usize = 1_275;
 /// The encoder marks silence with packets of at most this many bytes. They need not be sent (RFC 7587, section 3.1.3).
 const SILENT_PACKET: usize = 2;
 
@@ -87,7 +87,7 @@ impl SoundEncoder {
     /// # Errors
     /// If Opus cannot encode the frame.
     pub fn encode(&mut self, frame: &Frame) -> Result<Option<Vec<u8>>, CodingError> {
-        let packet = self.encoder.encode_vec(frame, LONGEST_PACKET)?;
+        let packet = self.encoder.encode_vec(frame, MAX_PACKET_BYTES)?;
         Ok((self.codes_silence || packet.len() > SILENT_PACKET).then_some(packet))
     }
 }

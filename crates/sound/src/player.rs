@@ -12,9 +12,9 @@ use crate::{FRAME_SAMPLES, Frame, SoundDecoder, duration_of, has_redundancy};
 /// Delay of the Opus encoder in samples: 6.5 ms (libopus, `OPUS_GET_LOOKAHEAD`, speech at 48 kHz).
 pub const LOOK_AHEAD: usize = 312;
 /// Maximum number of delays kept for an owner that does not poll them.
-const MOST_DELAYS: usize = 64;
+const MAX_DELAYS: usize = 64;
 /// Maximum number of decoded frames kept for an owner that does not poll them. [`Player::play`] decodes at most two.
-const MOST_DECODED: usize = 2;
+const MAX_DECODED_FRAMES: usize = 2;
 
 /// A decoded frame before its pace is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl<D: Decode> Player<D> {
             self.decoder.conceal()
         });
         self.keep(is_whole.then_some(captured), &frame);
-        if self.delays.len() == MOST_DELAYS {
+        if self.delays.len() == MAX_DELAYS {
             self.delays.pop_front();
         }
         let look_ahead = duration_of(LOOK_AHEAD).as_nanos() as i64;
@@ -192,7 +192,7 @@ impl<D: Decode> Player<D> {
 
     /// Keeps a decoded frame of the packet captured at `captured`, for [`Self::poll_decoded`].
     fn keep(&mut self, captured: Option<Timestamp>, frame: &Frame) {
-        if self.decoded.len() == MOST_DECODED {
+        if self.decoded.len() == MAX_DECODED_FRAMES {
             self.decoded.pop_front();
         }
         let look_ahead = duration_of(LOOK_AHEAD).as_nanos() as u64;
@@ -214,7 +214,7 @@ impl<D: Decode> Player<D> {
     /// Capture time of the next sound after the last frame of [`Self::play`], on the sender's clock. Lip sync shows the
     /// picture of that time. None in silence.
     #[must_use]
-    pub fn heard(&self) -> Option<Timestamp> {
+    pub fn playing_captured_at(&self) -> Option<Timestamp> {
         let until = self.captured_until?;
         Some(Timestamp::from_nanos(until.as_nanos().saturating_sub(duration_of(self.samples.len()).as_nanos() as u64)))
     }
@@ -226,8 +226,8 @@ impl<D: Decode> Player<D> {
 
     /// Plays no frame earlier than `delay` after its capture, in nanoseconds between the two clocks. Lip sync uses it
     /// to delay sound for late pictures. The extra wait is at most 200 ms above that for jitter.
-    pub fn set_least_delay(&mut self, delay: i64) {
-        self.buffer.set_least_delay(delay);
+    pub fn set_min_delay(&mut self, delay: i64) {
+        self.buffer.set_min_delay(delay);
     }
 
     /// Current wait of the fastest packets.

@@ -13,7 +13,7 @@ const DELAYS: usize = 500;
 /// Share of packets that the wait covers. Later packets are concealed, which disturbs less than a longer delay.
 const IN_TIME: f64 = 0.97;
 /// Minimum wait, for the timers of hosts.
-const LEAST_WAIT: Duration = Duration::from_millis(10);
+const MIN_WAIT: Duration = Duration::from_millis(10);
 /// Wait before the first measurements.
 const FIRST_WAIT: Duration = Duration::from_millis(40);
 /// Above this delay behind the target, frames are skipped, because playing faster takes too long.
@@ -28,9 +28,9 @@ const LOSSY: f64 = 0.01;
 /// Weight of one frame in the smoothed share of missing frames: a window of about ten seconds.
 const MISSING_WEIGHT: f64 = 1.0 / 500.0;
 /// Maximum extra wait for late pictures. A longer one would disturb the conversation.
-const MOST_FOR_PICTURES: Duration = Duration::from_millis(200);
+const MAX_LIP_SYNC_WAIT: Duration = Duration::from_millis(200);
 /// Maximum number of waiting packets: ten seconds.
-const MOST_WAITING: usize = 500;
+const MAX_WAITING_PACKETS: usize = 500;
 
 /// What to play for the next frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub struct PlayoutBuffer<P> {
     /// Smoothed share of frames that were missing at their time.
     missing: f64,
     /// Minimum delay from capture to playout, nanoseconds between two clocks.
-    least_delay: Option<i64>,
+    min_delay: Option<i64>,
     /// A frame number and its capture time.
     captured: (u32, Timestamp),
     statistics: PlayoutStatistics,
@@ -136,7 +136,7 @@ impl<P: Clone> Default for PlayoutBuffer<P> {
             shortest: 0,
             wait: FIRST_WAIT,
             missing: 0.0,
-            least_delay: None,
+            min_delay: None,
             captured: (0, Timestamp::ZERO),
             statistics: PlayoutStatistics::default(),
         }
@@ -162,7 +162,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         }
         self.captured = (frame, captured);
         self.packets.insert(frame, Waiting { captured, payload });
-        if self.packets.len() > MOST_WAITING {
+        if self.packets.len() > MAX_WAITING_PACKETS {
             self.packets.pop_first();
             self.statistics.skipped += 1;
         }
@@ -178,7 +178,7 @@ impl<P: Clone> PlayoutBuffer<P> {
         // After few packets, the longest delay is still unknown.
         let unknown = 10.0 / (self.delays.len() as f64 + 10.0);
         let copy = if self.missing > LOSSY { FRAME_DURATION } else { Duration::ZERO };
-        self.wait = wait.max(LEAST_WAIT).max(FIRST_WAIT.mul_f64(unknown)) + copy;
+        self.wait = wait.max(MIN_WAIT).max(FIRST_WAIT.mul_f64(unknown)) + copy;
     }
 
     fn note_missing(&mut self, is_missing: bool) {
@@ -193,8 +193,8 @@ impl<P: Clone> PlayoutBuffer<P> {
 
     /// Plays no frame earlier than `delay` after its capture, in nanoseconds between the two clocks. The extra wait is
     /// at most 200 ms above that for jitter.
-    pub fn set_least_delay(&mut self, delay: i64) {
-        self.least_delay = Some(delay);
+    pub fn set_min_delay(&mut self, delay: i64) {
+        self.min_delay = Some(delay);
     }
 
     /// Delay behind the target, in nanoseconds, if `frame` is played at `at`.
@@ -203,8 +203,8 @@ impl<P: Clone> PlayoutBuffer<P> {
         let frames = i64::from(frame) - i64::from(known);
         let captured = signed(at, captured).saturating_sub(frames * nanoseconds(FRAME_DURATION));
         let for_jitter = self.shortest.saturating_add(nanoseconds(self.wait));
-        let most = for_jitter.saturating_add(nanoseconds(MOST_FOR_PICTURES));
-        captured.saturating_sub(self.least_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
+        let most = for_jitter.saturating_add(nanoseconds(MAX_LIP_SYNC_WAIT));
+        captured.saturating_sub(self.min_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
     }
 
     /// Decides what to play, from the packets that arrived until `at`. Call it once per frame, in order of time.
@@ -408,7 +408,7 @@ mod tests {
                 now += Duration::from_millis(pause);
                 buffer.insert(now, frame % 2_000, Timestamp::from_nanos(captured), frame % 2_000);
                 playouts.push(buffer.next(now));
-                prop_assert!(buffer.packets.len() <= MOST_WAITING && buffer.delays.len() <= DELAYS);
+                prop_assert!(buffer.packets.len() <= MAX_WAITING_PACKETS && buffer.delays.len() <= DELAYS);
             }
             prop_assert!(is_in_order(&playouts));
         }

@@ -16,7 +16,7 @@ pub struct RecentDelays {
     delays: VecDeque<i64>,
     most: usize,
     /// Previous delay, if an outage caused it.
-    held_up: Option<i64>,
+    bytes_behind_cross_traffic: Option<i64>,
 }
 
 /// Whether no outage caused `delay`. `shortest` is the shortest delay.
@@ -28,16 +28,16 @@ impl RecentDelays {
     /// An empty window of `most` delays.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { delays: VecDeque::new(), most, held_up: None }
+        Self { delays: VecDeque::new(), most, bytes_behind_cross_traffic: None }
     }
 
     /// Adds a delay. Returns whether it counts: a packet that queued behind an outage does not. Delays up to
     /// `waited_for` always count.
     pub fn note(&mut self, delay: i64, waited_for: i64) -> bool {
         let is_outage = self.shortest().is_some_and(|shortest| !is_usual(delay, shortest));
-        let is_faster = self.held_up.is_some_and(|before| before.saturating_sub(delay) > FASTER);
+        let is_faster = self.bytes_behind_cross_traffic.is_some_and(|before| before.saturating_sub(delay) > FASTER);
         let still_queues = is_faster && delay > waited_for;
-        self.held_up = (is_outage || still_queues).then_some(delay);
+        self.bytes_behind_cross_traffic = (is_outage || still_queues).then_some(delay);
         if !still_queues {
             self.delays.push_back(delay);
             if self.delays.len() > self.most {

@@ -1,16 +1,16 @@
 //! Turns captured frames into packets.
 
-use lockstep_transport::wire::{CARRIAGE, SOUND_HEADER};
-use lockstep_transport::{MOST_BUNDLED, SoundPacket};
+use lockstep_transport::wire::{DATAGRAM_OVERHEAD, SOUND_HEADER};
+use lockstep_transport::{MAX_BUNDLED_FRAMES, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::coding::{CodingError, SoundEncoder};
 use crate::{FRAME_DURATION, Frame};
 
 /// Lowest bit rate outside narrow paths. RFC 7587, section 3.1.1 recommends 28 to 40 kb/s for full-band speech.
-pub const LOWEST_BITRATE: Bitrate = Bitrate::from_kbps(24);
+pub const MIN_BITRATE: Bitrate = Bitrate::from_kbps(24);
 /// Highest bit rate from which speech still gains.
-pub const HIGHEST_BITRATE: Bitrate = Bitrate::from_kbps(64);
+pub const MAX_BITRATE: Bitrate = Bitrate::from_kbps(64);
 /// Share of the joint target for sound, between the lowest and the highest bit rate.
 const SHARE: f64 = 0.08;
 /// During silence, every 20th frame (400 ms) has an empty packet, as in Opus. It keeps the path measured.
@@ -19,17 +19,21 @@ const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
 /// Bit rate of sound within `target`, the joint target of pictures and sound.
 #[must_use]
 pub fn bitrate_within(target: Bitrate) -> Bitrate {
-    target.mul_f64(SHARE).clamp(LOWEST_BITRATE, HIGHEST_BITRATE)
+    target.mul_f64(SHARE).clamp(MIN_BITRATE, MAX_BITRATE)
 }
 
 /// Lowest bit rate of Opus (RFC 6716, section 2.1.1).
-const LEAST_BITRATE: Bitrate = Bitrate::from_kbps(6);
+const MIN_OPUS_BITRATE: Bitrate = Bitrate::from_kbps(6);
 /// Planned share of the capacity of a narrow path. The rest is a reserve.
 const PLANNED: f64 = 0.8;
 /// Frames per packet, and the minimum bit rate that justifies this number. Wide-band speech needs 12 to 16 kb/s (RFC
 /// 6716, section 2.1.1). Six frames per packet add 100 ms of delay.
-const NARROW_PLANS: [(usize, Bitrate); 4] =
-    [(1, LOWEST_BITRATE), (2, Bitrate::from_kbps(16)), (3, Bitrate::from_kbps(12)), (MOST_BUNDLED, LEAST_BITRATE)];
+const NARROW_PLANS: [(usize, Bitrate); 4] = [
+    (1, MIN_BITRATE),
+    (2, Bitrate::from_kbps(16)),
+    (3, Bitrate::from_kbps(12)),
+    (MAX_BUNDLED_FRAMES, MIN_OPUS_BITRATE),
+];
 
 /// Plan for sending sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,15 +53,15 @@ impl SoundPlan {
         let room = capacity.mul_f64(PLANNED);
         let of = |(frames, least): (usize, Bitrate)| {
             let left = room.saturating_sub(Self::headers(frames));
-            (left >= least).then(|| Self { bitrate: left.min(LOWEST_BITRATE), frames })
+            (left >= least).then(|| Self { bitrate: left.min(MIN_BITRATE), frames })
         };
-        let longest = Self { bitrate: LEAST_BITRATE, frames: MOST_BUNDLED };
+        let longest = Self { bitrate: MIN_OPUS_BITRATE, frames: MAX_BUNDLED_FRAMES };
         NARROW_PLANS.into_iter().find_map(of).unwrap_or(longest)
     }
 
     /// Bit rate of the headers at this number of frames per datagram.
     fn headers(frames: usize) -> Bitrate {
-        let bytes = CARRIAGE + SOUND_HEADER as u64 + 2 * (frames as u64 - 1);
+        let bytes = DATAGRAM_OVERHEAD + SOUND_HEADER as u64 + 2 * (frames as u64 - 1);
         Bitrate::mean(ByteCount::new(bytes), FRAME_DURATION * frames as u32)
     }
 
@@ -83,7 +87,7 @@ impl SoundSender {
     /// # Errors
     /// If Opus has no memory.
     pub fn new() -> Result<Self, CodingError> {
-        let bitrate = LOWEST_BITRATE;
+        let bitrate = MIN_BITRATE;
         Ok(Self { encoder: SoundEncoder::new(bitrate)?, bitrate, loss: 0.0, next: 0, silent: 0 })
     }
 
@@ -198,7 +202,7 @@ mod tests {
         assert_eq!(frames, [6, 6, 6, 3, 3, 2, 2, 1, 1]);
         for kbps in 16..100 {
             let SoundPlan { bitrate, .. } = plan(kbps);
-            assert!((LEAST_BITRATE..=LOWEST_BITRATE).contains(&bitrate), "{kbps} kb/s: {bitrate:?}");
+            assert!((MIN_OPUS_BITRATE..=MIN_BITRATE).contains(&bitrate), "{kbps} kb/s: {bitrate:?}");
             assert!(plan(kbps).carried() <= Bitrate::from_kbps(kbps), "{kbps} kb/s: {:?}", plan(kbps));
         }
         assert_eq!(SoundPlan::within(Bitrate::from_kbps(500), None).frames, 1);

@@ -35,9 +35,9 @@ pub trait SoundSink: Send {
 
 /// Sink that discards sound.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nowhere;
+pub struct DiscardSoundSink;
 
-impl SoundSink for Nowhere {
+impl SoundSink for DiscardSoundSink {
     fn play(&mut self, _: &Frame) -> Result<(), SoundFailure> {
         Ok(())
     }

@@ -2,15 +2,15 @@
 //! periods are alike (WSOLA: Verhelst and Roelands, ICASSP 1993). NetEq of WebRTC uses the same principle.
 
 /// Range of periods in samples: 2.5 to 15 ms, or 400 to 67 Hz, the pitch of human voices.
-const SHORTEST_PERIOD: usize = 120;
-const LONGEST_PERIOD: usize = 720;
+const MIN_PERIOD: usize = 120;
+const MAX_PERIOD: usize = 720;
 /// Length over which neighbours are compared and crossfaded, samples: 5 ms.
 const OVERLAP: usize = 240;
 /// Step of the coarse search, samples. A fine search follows around the best period. Voices have little energy above 6
 /// kHz.
 const STEP: usize = 4;
 /// Minimum normalised correlation of the neighbours (threshold of NetEq).
-const LEAST_CORRELATION: f64 = 0.9;
+const MIN_CORRELATION: f64 = 0.9;
 /// Mean square below which sound is inaudible: -60 dB of full scale. Any two inaudible periods are alike.
 const INAUDIBLE: f64 = 32.0 * 32.0;
 
@@ -31,15 +31,15 @@ fn correlation(left: &[i16], right: &[i16]) -> f64 {
 
 /// The period with the highest correlation in `samples`, if it is high enough.
 fn period(samples: &[i16]) -> Option<usize> {
-    let longest = LONGEST_PERIOD.min(samples.len().checked_sub(OVERLAP)?);
+    let longest = MAX_PERIOD.min(samples.len().checked_sub(OVERLAP)?);
     let alike = |lag: usize| correlation(&samples[..OVERLAP], &samples[lag..lag + OVERLAP]);
     let best = |lags: &mut dyn Iterator<Item = usize>| {
         lags.map(|lag| (lag, alike(lag))).max_by(|(_, a), (_, b)| a.total_cmp(b))
     };
-    let (coarse, _) = best(&mut (SHORTEST_PERIOD..=longest).step_by(STEP))?;
-    let around = coarse.saturating_sub(STEP - 1).max(SHORTEST_PERIOD)..=(coarse + STEP - 1).min(longest);
+    let (coarse, _) = best(&mut (MIN_PERIOD..=longest).step_by(STEP))?;
+    let around = coarse.saturating_sub(STEP - 1).max(MIN_PERIOD)..=(coarse + STEP - 1).min(longest);
     let (lag, alike) = best(&mut around.clone())?;
-    (alike >= LEAST_CORRELATION).then_some(lag)
+    (alike >= MIN_CORRELATION).then_some(lag)
 }
 
 fn crossfade<'a>(out: &'a [i16], into: &'a [i16]) -> impl Iterator<Item = i16> + 'a {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn less_than_a_frame_is_not_stretched() {
-        for length in [0, 1, OVERLAP, OVERLAP + SHORTEST_PERIOD - 1] {
+        for length in [0, 1, OVERLAP, OVERLAP + MIN_PERIOD - 1] {
             assert_eq!(shorten(&vec![0; length]), None);
         }
     }

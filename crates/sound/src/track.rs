@@ -11,9 +11,9 @@ use crate::{CodingError, FRAME_DURATION, FRAME_SAMPLES, SAMPLE_RATE, SoundEncode
 /// clocks of sound cards. EBU R37 tolerates sound 40 ms early and 60 ms late.
 const TOLERANCE: u64 = SAMPLE_RATE as u64 / 40;
 /// A longer gap, in samples, remains a gap: the sender's clock jumped, or an outage stopped the pictures too.
-const LONGEST_FILL: u64 = 5 * SAMPLE_RATE as u64;
+const MAX_FILL_SAMPLES: u64 = 5 * SAMPLE_RATE as u64;
 /// Maximum number of concealed samples kept until the gap ends. Concealment fades out within that time.
-const MOST_CONCEALED: usize = 10 * FRAME_SAMPLES;
+const MAX_CONCEALED_SAMPLES: usize = 10 * FRAME_SAMPLES;
 
 /// A coded frame of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,9 +69,9 @@ impl SoundTrack {
     ///
     /// # Errors
     /// If Opus cannot code it.
-    pub fn hear(&mut self, decoded: &Decoded) -> Result<(), CodingError> {
+    pub fn push(&mut self, decoded: &Decoded) -> Result<(), CodingError> {
         let Some(captured) = decoded.captured else {
-            let room = MOST_CONCEALED.saturating_sub(self.concealed.len());
+            let room = MAX_CONCEALED_SAMPLES.saturating_sub(self.concealed.len());
             self.concealed.extend(decoded.frame.iter().take(room));
             return Ok(());
         };
@@ -108,14 +108,14 @@ impl SoundTrack {
             self.concealed.clear();
             return Ok(());
         }
-        if gap > LONGEST_FILL {
+        if gap > MAX_FILL_SAMPLES {
             self.concealed.clear();
             let rest = (FRAME_SAMPLES - self.samples.len()) % FRAME_SAMPLES;
             self.place(&vec![0; rest])?;
             self.placed = position;
             return Ok(());
         }
-        let gap = gap as usize; // at most `LONGEST_FILL`
+        let gap = gap as usize; // at most `MAX_FILL_SAMPLES`
         let mut filling: Vec<i16> = self.concealed.drain(..).take(gap).collect();
         filling.resize(gap, 0);
         self.place(&filling)
@@ -190,7 +190,7 @@ mod tests {
     fn beep_is_at_its_capture_time() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         for beep in [313, 1_427] {
-            (0..10).for_each(|frame| track.hear(&sound_at(beep + 20 * frame)).unwrap());
+            (0..10).for_each(|frame| track.push(&sound_at(beep + 20 * frame)).unwrap());
         }
         track.fill_until(at(2_000)).unwrap();
         assert_near(&changes(&loud(&mut track)), &[313, 513, 1_427, 1_627]);
@@ -200,7 +200,7 @@ mod tests {
     fn late_sender_timers_do_not_cut_speech() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         for frame in 0..50 {
-            track.hear(&sound_at(20 * frame + frame * 7 % 16)).unwrap();
+            track.push(&sound_at(20 * frame + frame * 7 % 16)).unwrap();
         }
         assert_eq!(track.placed, 50 * FRAME_SAMPLES as u64);
     }
@@ -211,7 +211,7 @@ mod tests {
         // The clock is 1 % fast. After ten seconds, contiguous frames would be 100 ms late.
         for frame in 0..500 {
             let captured = at(0) + Duration::from_micros(19_800) * frame as u32;
-            track.hear(&Decoded { captured: Some(captured), frame: tone() }).unwrap();
+            track.push(&Decoded { captured: Some(captured), frame: tone() }).unwrap();
         }
         let end = 9_900 * SAMPLE_RATE as u64 / 1_000;
         assert!(track.placed.abs_diff(end) <= TOLERANCE + FRAME_SAMPLES as u64, "{}, expected {end}", track.placed);
@@ -222,9 +222,9 @@ mod tests {
         let mut lost = SoundTrack::new(at(0)).unwrap();
         let mut late = SoundTrack::new(at(0)).unwrap();
         for (track, next) in [(&mut lost, 60), (&mut late, 20)] {
-            track.hear(&sound_at(0)).unwrap();
-            (0..2).for_each(|_| track.hear(&concealed()).unwrap());
-            track.hear(&sound_at(next)).unwrap();
+            track.push(&sound_at(0)).unwrap();
+            (0..2).for_each(|_| track.push(&concealed()).unwrap());
+            track.push(&sound_at(next)).unwrap();
         }
         assert_eq!((lost.placed, late.placed), (4 * FRAME_SAMPLES as u64, 2 * FRAME_SAMPLES as u64));
         lost.fill_until(at(200)).unwrap();
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn sound_before_the_recording_is_dropped() {
         let mut track = SoundTrack::new(at(100)).unwrap();
-        (0..5).for_each(|frame| track.hear(&sound_at(20 * frame)).unwrap());
+        (0..5).for_each(|frame| track.push(&sound_at(20 * frame)).unwrap());
         assert_eq!((track.placed, track.poll_packet()), (0, None));
-        track.hear(&sound_at(100)).unwrap();
+        track.push(&sound_at(100)).unwrap();
         assert_eq!(track.poll_packet().map(|packet| packet.captured), Some(at(100)));
     }
 
@@ -244,17 +244,17 @@ mod tests {
     fn sound_that_arrives_after_its_silence_is_dropped() {
         let mut track = SoundTrack::new(at(0)).unwrap();
         track.fill_until(at(1_000)).unwrap();
-        track.hear(&sound_at(500)).unwrap();
+        track.push(&sound_at(500)).unwrap();
         assert_eq!(track.placed, u64::from(SAMPLE_RATE));
     }
 
     #[test]
     fn jump_of_the_clock_leaves_a_gap_without_memory_cost() {
         let mut track = SoundTrack::new(at(0)).unwrap();
-        track.hear(&sound_at(0)).unwrap();
-        track.hear(&sound_at(3_600_000)).unwrap();
+        track.push(&sound_at(0)).unwrap();
+        track.push(&sound_at(3_600_000)).unwrap();
         track.fill_until(Timestamp::from_nanos(u64::MAX)).unwrap();
-        track.hear(&Decoded { captured: Some(Timestamp::from_nanos(u64::MAX)), frame: tone() }).unwrap();
+        track.push(&Decoded { captured: Some(Timestamp::from_nanos(u64::MAX)), frame: tone() }).unwrap();
         let times: Vec<_> = std::iter::from_fn(|| track.poll_packet()).map(|packet| packet.captured).collect();
         assert_eq!((times.len(), times[0], times[1]), (3, at(0), at(3_600_000)));
     }

@@ -12,7 +12,7 @@ use crate::source::{SoundFailure, SoundSource};
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
 /// Longest file, seconds. Files are read into memory.
-const LONGEST: u64 = 3_600;
+const MAX_SECONDS: u64 = 3_600;
 /// Length of the header of a file with one channel of 16 bits, bytes. Its last four bytes hold the size of the samples.
 const HEADER: u64 = 44;
 /// Offset of the RIFF size, bytes.
@@ -107,7 +107,7 @@ impl WavSource {
                 "{what}; expected at least one channel and 8,000 to 192,000 samples per second"
             )));
         }
-        let most = u64::from(sample_rate) * LONGEST;
+        let most = u64::from(sample_rate) * MAX_SECONDS;
         if u64::from(reader.duration()) > most {
             return Err(unsupported("longer than an hour".to_owned()));
         }

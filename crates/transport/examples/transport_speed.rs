@@ -30,10 +30,10 @@ struct Case {
     lose: u64,
 }
 
-type Way = VecDeque<(Timestamp, Datagram)>;
+type Channel = VecDeque<(Timestamp, Datagram)>;
 
-fn take(way: &mut Way, now: Timestamp) -> Option<Datagram> {
-    if way.front()?.0 <= now { way.pop_front().map(|(_, datagram)| datagram) } else { None }
+fn take(channel: &mut Channel, now: Timestamp) -> Option<Datagram> {
+    if channel.front()?.0 <= now { channel.pop_front().map(|(_, datagram)| datagram) } else { None }
 }
 
 /// Runs a call of 30 frames per second, with three fragments of 1,200 bytes each.
@@ -42,7 +42,7 @@ fn call(case: &Case, seconds: u64) -> Spent {
     let mut sender = Sender::new(SenderConfig { recovery: case.recovery, ..SenderConfig::new(1, format) });
     let mut receiver = Receiver::new(ReceiverConfig::default());
     sender.set_pace(Duration::from_millis(5), 1);
-    let (mut forward, mut backward) = (Way::new(), Way::new());
+    let (mut forward, mut backward) = (Channel::new(), Channel::new());
     let mut spent = Spent::default();
     let (mut now, mut capture_at, mut frames) = (Timestamp::ZERO, Timestamp::ZERO, 0);
     let end = Timestamp::from_millis(seconds * 1_000);
@@ -83,7 +83,11 @@ fn call(case: &Case, seconds: u64) -> Spent {
             }
         }
         spent.receiver += sent.elapsed();
-        let next = [sender.poll_timeout(), forward.front().map(|way| way.0), backward.front().map(|way| way.0)];
+        let next = [
+            sender.poll_timeout(),
+            forward.front().map(|channel| channel.0),
+            backward.front().map(|channel| channel.0),
+        ];
         now = next.into_iter().flatten().min().map_or(capture_at, |next| next.min(capture_at)).max(now);
     }
     spent

@@ -55,7 +55,7 @@ impl Catalogue {
     }
 
     /// Whether [`Self::sweep`] may release a state.
-    pub(crate) fn is_untidy(&self, keep: Keep) -> bool {
+    pub(crate) fn needs_sweep(&self, keep: Keep) -> bool {
         self.entries.len() > self.bound || self.entries.first().is_some_and(|&(oldest, _)| oldest < keep.from)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::reverse_path::MOST_DOUBLINGS;
+use crate::reverse_path::MAX_DOUBLINGS;
 
 /// How often a receiver acknowledges. An acknowledgement reports the arrival time of each fragment that it lists.
 ///
@@ -20,8 +20,8 @@ pub enum FeedbackInterval {
 }
 
 /// Upper bound of a doubled interval.
-const LONGEST_DOUBLED: Duration =
-    Duration::from_millis((FeedbackInterval::CHOSEN_MILLISECONDS as u64) << MOST_DOUBLINGS);
+const MAX_DOUBLED_INTERVAL: Duration =
+    Duration::from_millis((FeedbackInterval::CHOSEN_MILLISECONDS as u64) << MAX_DOUBLINGS);
 
 impl FeedbackInterval {
     /// Default interval of aggregated acknowledgements, milliseconds (lab: 2026-11-notes-transport).
@@ -40,8 +40,8 @@ impl FeedbackInterval {
     pub fn doubled(self, doublings: u8) -> Self {
         match self {
             Self::Aggregated(interval) => {
-                let doubled = interval.saturating_mul(1 << doublings.min(MOST_DOUBLINGS));
-                Self::Aggregated(doubled.min(interval.max(LONGEST_DOUBLED)))
+                let doubled = interval.saturating_mul(1 << doublings.min(MAX_DOUBLINGS));
+                Self::Aggregated(doubled.min(interval.max(MAX_DOUBLED_INTERVAL)))
             }
             Self::EveryFragment | Self::Every(_) => self,
         }
@@ -50,7 +50,7 @@ impl FeedbackInterval {
     /// The longest time from a fragment's arrival to its acknowledgement: the maximum acknowledgement delay (RFC 9000,
     /// section 18.2).
     #[must_use]
-    pub fn longest_hold(self) -> Duration {
+    pub fn max_hold(self) -> Duration {
         match self {
             Self::EveryFragment => Duration::ZERO,
             Self::Aggregated(interval) | Self::Every(interval) => interval,

@@ -46,7 +46,7 @@ impl Default for ReceiverConfig {
 /// Why a frame that arrived at least in part is not handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// The frame was complete and waited for its source state or for the decoder. Meanwhile a newer frame was decoded
+    /// The frame was complete and waited for its source state or for the decoder. Then a newer frame was decoded
     /// or became ready, and no frame needs this one.
     Superseded,
     /// The frame was complete and waited until the window passed it.

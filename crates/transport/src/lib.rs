@@ -21,12 +21,12 @@
 //! [`wire`] describes the layout of every datagram.
 #![forbid(unsafe_code)]
 
-mod carriage;
 mod catalogue;
 mod feedback_interval;
 mod incoming;
 mod loss;
 mod outgoing;
+mod overhead;
 mod pacer;
 mod parity;
 mod payload;
@@ -50,7 +50,6 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-pub use carriage::{RIDING, carried, on_the_link};
 pub use feedback_interval::FeedbackInterval;
 pub use incoming::{DropReason, ReceiverConfig, ReceiverEvent};
 pub use loss::LossDetectionConfig;
@@ -58,14 +57,15 @@ pub use outgoing::{
     AcknowledgedFragment, Feedback, FragmentsInFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
-pub use parity::{MOST_PARITY, Parity};
+pub use overhead::{PIGGYBACK_OVERHEAD, size_on_link, udp_size_on_link};
+pub use parity::{MAX_PARITY_FRAGMENTS, Parity};
 pub use payload::{Length, Payload};
 pub use receiver::Receiver;
 pub use receiver_statistics::ReceiverStatistics;
 pub use reverse_path::ReversePathConfig;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
-pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfig};
+pub use sound::{MAX_BUNDLED_FRAMES, SOUND, SOUND_FRAME, SoundPacket, WaitingSoundConfig};
 pub use tuning::Tuning;
 pub use wire::{CodecId, Datagram, Hello, VideoFormat, WireError};
 

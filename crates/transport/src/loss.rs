@@ -26,11 +26,11 @@ use due::Due;
 use tolerance::Tolerance;
 
 /// Least time from the transmission of an overtaken fragment to its loss, since timers are no finer.
-const LEAST_TIME: Duration = Duration::from_millis(2);
+const MIN_LOSS_DELAY: Duration = Duration::from_millis(2);
 /// Least delay of the tail timer, in units of [`TIMER_GRANULARITY`].
-const LEAST_TAIL: u32 = 2;
+const MIN_TAIL_GRANULES: u32 = 2;
 /// Largest number of fragments in flight; older ones beyond it count as lost.
-const MOST_IN_FLIGHT: usize = 16_384;
+const MAX_FRAGMENTS_IN_FLIGHT: usize = 16_384;
 /// Number of later transmissions for which a lost fragment is remembered, to recognise its late acknowledgement.
 const REMEMBERED: u64 = 2_048;
 /// Number of frames, up to the newest transmitted one, that are remembered for the same purpose.
@@ -39,7 +39,7 @@ const REMEMBERED_FRAMES: u64 = 1_024;
 /// Granularity of timers: the margin of the tail timer above round trip and variation.
 pub(crate) const TIMER_GRANULARITY: Duration = Duration::from_millis(10);
 /// Upper bound of the backoff of the tail timer.
-pub(crate) const MOST_TAIL: Duration = Duration::from_secs(3);
+pub(crate) const MAX_TAIL_DELAY: Duration = Duration::from_secs(3);
 
 lockstep_units::config! {
     /// Loss detection.
@@ -211,14 +211,14 @@ pub(crate) struct LossDetection {
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
     /// Longest time for which the receiver may hold back the acknowledgement of an arrival.
-    longest_hold: Duration,
+    max_hold: Duration,
     delays: LossDelays,
     /// Cached result of [`Self::timeout`]. Each event of a call asks at least twice, and few events change it.
     due: Cell<Option<Due>>,
 }
 
 impl LossDetection {
-    pub(crate) fn new(config: LossDetectionConfig, longest_hold: Duration) -> Self {
+    pub(crate) fn new(config: LossDetectionConfig, max_hold: Duration) -> Self {
         let mut detection = Self {
             fragments: Ring::new(),
             in_flight: 0,
@@ -234,7 +234,7 @@ impl LossDetection {
             backoff: 0,
             initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
-            longest_hold,
+            max_hold,
             delays: LossDelays::default(),
             due: Cell::new(None),
         };
@@ -497,9 +497,9 @@ impl LossDetection {
     }
 
     /// Sets the longest time for which the receiver may hold back an acknowledgement.
-    pub(crate) fn set_longest_hold(&mut self, hold: Duration) {
-        if self.longest_hold != hold {
-            self.longest_hold = hold;
+    pub(crate) fn set_max_hold(&mut self, hold: Duration) {
+        if self.max_hold != hold {
+            self.max_hold = hold;
             self.update_delays();
         }
     }
@@ -523,11 +523,11 @@ impl LossDetection {
         let [smoothed, latest, variation] =
             [round_trip.smoothed, round_trip.latest, round_trip.variation].map(nanoseconds);
         let overtaken = smoothed.max(latest).saturating_mul(self.tolerance.time_eighths().into()) / 8;
-        let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.longest_hold));
+        let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.max_hold));
         let slack = variation.saturating_mul(4).saturating_add(margin);
-        let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL * TIMER_GRANULARITY));
-        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MOST_TAIL).max(tail));
-        let overtaken = overtaken.max(nanoseconds(LEAST_TIME));
+        let tail = smoothed.saturating_add(slack).max(nanoseconds(MIN_TAIL_GRANULES * TIMER_GRANULARITY));
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MAX_TAIL_DELAY).max(tail));
+        let overtaken = overtaken.max(nanoseconds(MIN_LOSS_DELAY));
         self.delays = LossDelays { overtaken, tail: backed_off, slack };
         self.due.set(None);
     }
@@ -565,7 +565,7 @@ impl LossDetection {
     pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
         let outnumbered = self.oldest + self.tolerance.packet_threshold() <= self.split();
         let is_due = outnumbered || self.timeout().is_some_and(|at| at <= now);
-        if is_due || self.in_flight > MOST_IN_FLIGHT { self.find_lost(now) } else { Vec::new() }
+        if is_due || self.in_flight > MAX_FRAGMENTS_IN_FLIGHT { self.find_lost(now) } else { Vec::new() }
     }
 
     fn find_lost(&mut self, now: Timestamp) -> Vec<Loss> {
@@ -576,7 +576,7 @@ impl LossDetection {
         let overtaken = lost.len();
         self.collect(self.oldest_tail..self.next_sequence, &mut lost, over);
         let silence = lost.len() > overtaken;
-        let excess = self.in_flight.saturating_sub(MOST_IN_FLIGHT);
+        let excess = self.in_flight.saturating_sub(MAX_FRAGMENTS_IN_FLIGHT);
         if lost.len() < excess {
             lost.clear();
             let mut oldest = 0;

@@ -81,7 +81,7 @@ pub struct OutgoingFrame<P = Vec<u8>> {
     pub captured: Timestamp,
     /// Whether the frame is a key frame.
     pub key_frame: bool,
-    /// Number of parity fragments, at most [`MOST_PARITY`](crate::MOST_PARITY). The frame survives the loss of this
+    /// Number of parity fragments, at most [`MAX_PARITY_FRAGMENTS`](crate::MAX_PARITY_FRAGMENTS). The frame survives the loss of this
     /// number of fragments.
     pub parity: u16,
     /// Compressed frame; may be empty.
@@ -224,7 +224,7 @@ impl Feedback {
 pub enum SenderEvent {
     /// The receiver has answered the first hello.
     Connected,
-    /// The receiver has answered a later hello of [`Sender::greet`](crate::Sender::greet).
+    /// The receiver has answered a later hello of [`Sender::send_hello`](crate::Sender::send_hello).
     Answered,
     /// An acknowledgement arrived.
     Feedback(Feedback),

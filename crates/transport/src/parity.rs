@@ -8,14 +8,14 @@
 //! number of parity fragments and the length of the last fragment.
 
 /// Largest number of parity fragments of a frame.
-pub const MOST_PARITY: u16 = 255;
+pub const MAX_PARITY_FRAGMENTS: u16 = 255;
 /// Fragments of a frame with parity have an even number of bytes, since the code works on pairs of bytes.
 const UNIT: usize = 2;
 
 /// Header fields of a parity fragment, in addition to those of every fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parity {
-    /// Number of parity fragments of the frame, 1 to [`MOST_PARITY`].
+    /// Number of parity fragments of the frame, 1 to [`MAX_PARITY_FRAGMENTS`].
     pub count: u16,
     /// Size of the last fragment that is not parity, bytes.
     pub last: u16,

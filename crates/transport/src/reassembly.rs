@@ -129,7 +129,7 @@ pub(crate) enum Arrived {
     Inconsistent,
 }
 
-/// Window of the newest frames: at most `span` numbers and about `most_bytes` bytes.
+/// Window of the newest frames: at most `span` numbers and about `max_bytes` bytes.
 #[derive(Debug)]
 pub(crate) struct Window<P> {
     /// Known frames, by number.
@@ -141,14 +141,14 @@ pub(crate) struct Window<P> {
     newest: u32,
     span: u32,
     bytes: usize,
-    most_bytes: usize,
+    max_bytes: usize,
     changed: bool,
     /// Reused memory for the parts of a frame.
     spare: Vec<(u16, P)>,
 }
 
 impl<P: Payload> Window<P> {
-    pub(crate) fn new(span: u32, most_bytes: usize) -> Self {
+    pub(crate) fn new(span: u32, max_bytes: usize) -> Self {
         Self {
             known: Ring::new(),
             open: VecDeque::new(),
@@ -156,7 +156,7 @@ impl<P: Payload> Window<P> {
             newest: 0,
             span: span.max(1),
             bytes: 0,
-            most_bytes,
+            max_bytes,
             changed: false,
             spare: Vec::new(),
         }
@@ -257,7 +257,7 @@ impl<P: Payload> Window<P> {
 
     /// The oldest open frame, if the window holds too many bytes.
     pub(crate) fn too_big(&self) -> Option<u32> {
-        if self.bytes > self.most_bytes { self.open.front().map(|frame| frame.number) } else { None }
+        if self.bytes > self.max_bytes { self.open.front().map(|frame| frame.number) } else { None }
     }
 
     fn close(&mut self, number: u32) -> Option<Frame<P>> {

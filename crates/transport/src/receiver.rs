@@ -17,7 +17,7 @@ use crate::reassembly::{Arrived, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::ReceivedSound;
-use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, LONGEST_ESTIMATE, VideoFormat, WireError};
+use crate::wire::{Acknowledgement, Data, Datagram, HelloReply, MAX_ESTIMATE_BYTES, VideoFormat, WireError};
 use crate::{DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
 use acknowledging::Acknowledging;
@@ -34,7 +34,7 @@ pub struct Receiver<P = Vec<u8>> {
     announced: Option<VideoFormat>,
     reply_due: bool,
     /// Largest number of fragments of a frame.
-    most_fragments: u16,
+    max_fragments: u16,
     window: Window<P>,
     decoding: Decoding,
     sound: ReceivedSound,
@@ -52,7 +52,7 @@ impl<P: Payload> Receiver<P> {
             connection: config.connection,
             announced: None,
             reply_due: false,
-            most_fragments: config.frame_fragments,
+            max_fragments: config.frame_fragments,
             window: Window::new(config.window, config.window_bytes),
             decoding: Decoding::new(config.retained_states.min(255), config.window as usize),
             sound: ReceivedSound::new(),
@@ -110,7 +110,7 @@ impl<P: Payload> Receiver<P> {
     fn handle_data(&mut self, now: Timestamp, data: Data<P>, congestion_experienced: bool) -> Result<(), Refusal> {
         let sequence = self.arrivals.sequence(data.sequence).ok_or(Refusal::Absurd)?;
         if data.captured > data.sent_at
-            || data.fragments > self.most_fragments
+            || data.fragments > self.max_fragments
             || data.frame > self.window.newest().saturating_add(FURTHEST_FRAME)
             || data.keep_from > data.anchor
             || data.anchor > data.frame
@@ -223,18 +223,18 @@ impl<P: Payload> Receiver<P> {
     /// Whether the next acknowledgement may share a packet that leaves now and has `room` free bytes. It must be due,
     /// or almost due, and fit.
     #[must_use]
-    pub fn may_ride(&self, now: Timestamp, room: usize) -> bool {
+    pub fn may_piggyback(&self, now: Timestamp, room: usize) -> bool {
         let Some(connection) = self.connection else { return false };
-        if self.reply_due || !self.acknowledging.may_ride(now) {
+        if self.reply_due || !self.acknowledging.may_piggyback(now) {
             return false;
         }
         let next = self.acknowledging.preview(now, connection, &self.arrivals, self.decoding.catalogue());
         // The estimate may change before the acknowledgement is made.
-        next.is_some_and(|next| next.length() + LONGEST_ESTIMATE <= room)
+        next.is_some_and(|next| next.length() + MAX_ESTIMATE_BYTES <= room)
     }
 
-    /// Returns an acknowledgement, due or not. Call it after [`Self::may_ride`] returned `true`.
-    pub fn poll_riding(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+    /// Returns an acknowledgement, due or not. Call it after [`Self::may_piggyback`] returned `true`.
+    pub fn poll_piggybacked(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         self.acknowledgement(now)
     }
 
@@ -286,8 +286,8 @@ impl<P: Payload> Receiver<P> {
     /// clocks: arrival on the receiver's clock minus transmission on the sender's clock. `None` before the first
     /// arrival.
     #[must_use]
-    pub fn least_delay(&self) -> Option<i64> {
-        self.arrivals.least_delay()
+    pub fn min_delay(&self) -> Option<i64> {
+        self.arrivals.min_delay()
     }
 
     /// Number of datagrams of data and sound that were sent before the newest arrival and have not arrived.

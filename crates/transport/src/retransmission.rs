@@ -17,20 +17,20 @@ use lockstep_units::Timestamp;
 use crate::loss::Loss;
 
 /// Largest number of retransmissions of a fragment (WebRTC's NACK module, `kMaxNackRetries`).
-const MOST_RETRIES: u32 = 10;
+const MAX_RETRIES: u32 = 10;
 /// Largest age of a frame for a repair, unless [`REPAIR_ROUND_TRIPS`] is longer. WebRTC's `RtpPacketHistory` has the
 /// same two limits: `kMinPacketDuration` and `kMinPacketDurationRtt`.
 const REPAIR_TIME: Duration = Duration::from_secs(1);
 const REPAIR_ROUND_TRIPS: u32 = 3;
 /// Largest age of a frame for a repair. After this time without video, a WebRTC receiver requests a key frame
 /// (`kMaxWaitForFrame`).
-const LONGEST_REPAIR: Duration = Duration::from_secs(3);
+const MAX_REPAIR_AGE: Duration = Duration::from_secs(3);
 /// Largest number of kept fragments, and of doubtful ones (WebRTC's `RtpPacketHistory`, `kMaxCapacity`).
-const MOST_KEPT: usize = 9_600;
+const MAX_STORED_FRAGMENTS: usize = 9_600;
 
 /// Largest age of a frame for a repair, counted from its hand-over to the sender.
 pub(crate) fn repair_time(round_trip: Duration) -> Duration {
-    REPAIR_TIME.max(round_trip * REPAIR_ROUND_TRIPS).min(LONGEST_REPAIR)
+    REPAIR_TIME.max(round_trip * REPAIR_ROUND_TRIPS).min(MAX_REPAIR_AGE)
 }
 
 /// A frame cut into fragments.
@@ -96,7 +96,7 @@ impl<F> Retransmission<F> {
     pub(crate) fn keep(&mut self, frame: &Arc<FragmentedFrame<F>>) {
         self.fragments += usize::from(frame.fragments);
         self.frames.push_back(Kept { frame: Arc::clone(frame), retries: BTreeMap::new() });
-        while self.fragments > MOST_KEPT && self.frames.len() > 1 {
+        while self.fragments > MAX_STORED_FRAGMENTS && self.frames.len() > 1 {
             let oldest = self.frames.pop_front();
             self.fragments -= oldest.map_or(0, |kept| usize::from(kept.frame.fragments));
         }
@@ -116,7 +116,7 @@ impl<F> Retransmission<F> {
                 self.doubtful.insert(sequence, (sent.frame, sent.fragment));
             }
         }
-        while self.doubtful.len() > MOST_KEPT {
+        while self.doubtful.len() > MAX_STORED_FRAGMENTS {
             hopeless.extend(self.doubtful.pop_first().map(|(_, (frame, _))| frame));
         }
         if silence {
@@ -150,7 +150,7 @@ impl<F> Retransmission<F> {
         let place = self.frames.binary_search_by_key(&frame, |kept| kept.frame.number);
         let kept = place.ok().and_then(|place| self.frames.get_mut(place)).ok_or(frame)?;
         let retries = kept.retries.entry(fragment).or_default();
-        if *retries >= MOST_RETRIES || kept.frame.queued_at + repair_time < now {
+        if *retries >= MAX_RETRIES || kept.frame.queued_at + repair_time < now {
             return Err(frame);
         }
         if !self.queue.iter().any(|waiting| waiting.is(frame, fragment)) {

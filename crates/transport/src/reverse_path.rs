@@ -5,13 +5,13 @@ use std::time::Duration;
 use lockstep_units::Timestamp;
 
 /// Largest number of doublings of the acknowledgement interval: from 20 to 320 ms (lab: 2026-11-notes-transport).
-pub(crate) const MOST_DOUBLINGS: u8 = 4;
+pub(crate) const MAX_DOUBLINGS: u8 = 4;
 /// Periods until a request takes effect: a round trip, and part of the queue's draining.
 const EFFECT: u32 = 2;
 /// A queue is gone below this fraction of [`ReversePathConfig::queue`].
 const GONE: u32 = 5;
 /// Largest pause between trials, in units of the first pause.
-const MOST_PAUSES: u32 = 32;
+const MAX_PAUSES: u32 = 32;
 
 /// Periods without a queue before the first trial of a shorter interval. The pause doubles after each failure.
 const PAUSE: u32 = 50;
@@ -36,7 +36,7 @@ pub(crate) struct ReversePath {
     least: [i64; 2],
     half_began: Timestamp,
     /// Smallest delay of the current period, microseconds.
-    period_least: i64,
+    min_period: i64,
     period_began: Timestamp,
     /// Queueing delay of the previous period.
     queue: Duration,
@@ -54,7 +54,7 @@ impl ReversePath {
         Self {
             least: [i64::MAX; 2],
             half_began: Timestamp::ZERO,
-            period_least: i64::MAX,
+            min_period: i64::MAX,
             period_began: Timestamp::ZERO,
             queue: Duration::ZERO,
             doublings: 0,
@@ -65,13 +65,13 @@ impl ReversePath {
         }
     }
 
-    /// Number of doublings to request, 0 to [`MOST_DOUBLINGS`].
+    /// Number of doublings to request, 0 to [`MAX_DOUBLINGS`].
     pub(crate) fn doublings(&self) -> u8 {
         self.doublings
     }
 
     /// Largest number of doublings that the receiver may use at `now`. A request takes effect with a delay.
-    pub(crate) fn most_applied(&self, now: Timestamp) -> u8 {
+    pub(crate) fn max_applied(&self, now: Timestamp) -> u8 {
         let just_tried = self.tried && now.saturating_since(self.changed_at) < 2 * EFFECT * self.config.period;
         self.doublings + u8::from(just_tried)
     }
@@ -84,11 +84,11 @@ impl ReversePath {
             (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
         }
         self.least[1] = self.least[1].min(delay);
-        self.period_least = self.period_least.min(delay);
+        self.min_period = self.min_period.min(delay);
         if now.saturating_since(self.period_began) >= self.config.period {
             self.period_began = now;
-            let period_least = std::mem::replace(&mut self.period_least, i64::MAX);
-            let queue = period_least.saturating_sub(self.least[0].min(self.least[1]));
+            let min_period = std::mem::replace(&mut self.min_period, i64::MAX);
+            let queue = min_period.saturating_sub(self.least[0].min(self.least[1]));
             self.adapt(now, Duration::from_micros(u64::try_from(queue).unwrap_or(0)));
         }
     }
@@ -99,8 +99,8 @@ impl ReversePath {
         let ReversePathConfig { period, queue: too_long } = self.config;
         let pause = PAUSE * period;
         let stands = queue > too_long && queue >= std::mem::replace(&mut self.queue, queue);
-        if stands && self.doublings < MOST_DOUBLINGS && since >= EFFECT * period {
-            self.pause = if self.tried && since < pause { (2 * self.pause).min(MOST_PAUSES * pause) } else { pause };
+        if stands && self.doublings < MAX_DOUBLINGS && since >= EFFECT * period {
+            self.pause = if self.tried && since < pause { (2 * self.pause).min(MAX_PAUSES * pause) } else { pause };
             (self.doublings, self.changed_at, self.tried) = (self.doublings + 1, now, false);
         } else if queue < too_long / GONE && self.doublings > 0 && since >= self.pause {
             (self.doublings, self.changed_at, self.tried) = (self.doublings - 1, now, true);
@@ -131,7 +131,7 @@ mod tests {
         let mut path = ReversePath::new(ReversePathConfig::default());
         assert_eq!(doublings(&mut path, 0, &[20, 30, 60, 45]), [0; 4]);
         let grown = doublings(&mut path, 4, &[120, 250, 400]);
-        assert!(grown[0] >= 1 && grown[2] == MOST_DOUBLINGS, "{grown:?}");
+        assert!(grown[0] >= 1 && grown[2] == MAX_DOUBLINGS, "{grown:?}");
     }
 
     #[test]

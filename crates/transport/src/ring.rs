@@ -14,7 +14,7 @@ pub(crate) struct Ring<T> {
 }
 
 /// Initial number of slots.
-const FEWEST_SLOTS: usize = 4;
+const INITIAL_SLOTS: usize = 4;
 
 impl<T: Default> Ring<T> {
     pub(crate) fn new() -> Self {
@@ -91,7 +91,7 @@ impl<T: Default> Ring<T> {
             (self.first, self.end, self.origin) = (number, number, number);
         }
         let (first, end) = (self.first.min(number), self.end.max(number + 1));
-        let needed = usize::try_from(end - first).unwrap_or(usize::MAX).next_power_of_two().max(FEWEST_SLOTS);
+        let needed = usize::try_from(end - first).unwrap_or(usize::MAX).next_power_of_two().max(INITIAL_SLOTS);
         if needed > self.slots.len() {
             let mut slots = Vec::new();
             slots.resize_with(needed, T::default);

@@ -1,7 +1,7 @@
 //! Sending end: cuts frames into fragments, paces them, handles acknowledgements, and chooses source states.
 
 mod events;
-mod greeting;
+mod hello;
 mod sound;
 mod sources;
 
@@ -14,7 +14,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
-use crate::parity::{MOST_PARITY, Parity, even_payload, protected_payload};
+use crate::parity::{MAX_PARITY_FRAGMENTS, Parity, even_payload, protected_payload};
 use crate::payload::Payload;
 use crate::refusal::Refusal;
 use crate::repeat::Repeat;
@@ -30,9 +30,9 @@ use crate::{
 };
 
 /// Longest pause between two hellos.
-const LONGEST_HELLO: Duration = Duration::from_secs(2);
+const MAX_HELLO_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest number of fragments that may wait for the pacer.
-const LONGEST_QUEUE: usize = 65_536;
+const MAX_QUEUED_FRAGMENTS: usize = 65_536;
 /// Number of frames remembered with [`Recovery::Retransmit`]. All frames in flight must be known to detect their loss.
 /// The codec itself only keeps the state of the last frame.
 const RETRANSMITTED_STATES: usize = 1_024;
@@ -61,7 +61,7 @@ impl<P> QueuedFrame<P> {
 #[derive(Debug)]
 pub struct Sender<P = Vec<u8>> {
     config: SenderConfig,
-    most_payload: usize,
+    max_payload: usize,
     hello: Repeat,
     /// Whether a later hello is unanswered.
     is_greeting: bool,
@@ -100,7 +100,7 @@ impl<P: Payload> Sender<P> {
             config.retained_states = config.retained_states.max(RETRANSMITTED_STATES);
         }
         Self {
-            hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
+            hello: Repeat::from(Timestamp::ZERO, config.hello_interval, MAX_HELLO_INTERVAL, None),
             is_greeting: false,
             connected: false,
             next_frame: 0,
@@ -110,7 +110,7 @@ impl<P: Payload> Sender<P> {
             pacer: Pacer::new(Duration::ZERO, 1),
             transmitted_at: None,
             idle: Duration::ZERO,
-            loss: LossDetection::new(config.tuning.loss_detection, config.feedback.longest_hold()),
+            loss: LossDetection::new(config.tuning.loss_detection, config.feedback.max_hold()),
             states: SentStates::new(config.retained_states),
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
@@ -122,7 +122,7 @@ impl<P: Payload> Sender<P> {
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
-            most_payload: config.payload,
+            max_payload: config.payload,
             config,
         }
     }
@@ -147,7 +147,7 @@ impl<P: Payload> Sender<P> {
         if !self.states.retains(frame.source) {
             return Err(SendError::UnknownSource(frame.source));
         }
-        if self.queued + all > LONGEST_QUEUE {
+        if self.queued + all > MAX_QUEUED_FRAGMENTS {
             return Err(SendError::QueueFull(self.queued));
         }
         let number = self.next_frame;
@@ -171,7 +171,7 @@ impl<P: Payload> Sender<P> {
     /// Largest payload of each fragment, bytes, and number of parity fragments, if `parity` are requested.
     fn cut(&self, parity: u16) -> (usize, u16) {
         let payload = protected_payload(self.config.payload, PARITY_FIELDS);
-        if parity == 0 || payload == 0 { (self.config.payload, 0) } else { (payload, parity.min(MOST_PARITY)) }
+        if parity == 0 || payload == 0 { (self.config.payload, 0) } else { (payload, parity.min(MAX_PARITY_FRAGMENTS)) }
     }
 
     /// Sets the pacing interval between two fragments, and how many may leave together after a pause. Initially the
@@ -183,7 +183,7 @@ impl<P: Payload> Sender<P> {
     /// Sets the largest number of frame bytes per fragment, for the following frames. Use the packet size that the path
     /// is known to carry. Returns the number applied, which is at most the initial [`SenderConfig::payload`].
     pub fn set_payload(&mut self, bytes: usize) -> usize {
-        self.config.payload = bytes.clamp(1, self.most_payload);
+        self.config.payload = bytes.clamp(1, self.max_payload);
         self.config.payload
     }
 
@@ -429,8 +429,8 @@ impl<P: Payload> Sender<P> {
             self.estimate = acknowledgement.estimate;
             if matches!(self.config.feedback, FeedbackInterval::Aggregated(_)) {
                 self.reverse_path.on_acknowledgement(now, acknowledgement.sent_at);
-                let doublings = self.reverse_path.most_applied(now);
-                self.loss.set_longest_hold(self.config.feedback.doubled(doublings).longest_hold());
+                let doublings = self.reverse_path.max_applied(now);
+                self.loss.set_max_hold(self.config.feedback.doubled(doublings).max_hold());
             }
             for &frame in &acknowledgement.catalogue {
                 for (sent, spurious) in self.loss.frame_arrived(frame) {

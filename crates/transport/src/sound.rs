@@ -17,7 +17,7 @@ pub const SOUND: u16 = u16::MAX;
 /// Duration of a sound frame.
 pub const SOUND_FRAME: Duration = Duration::from_millis(20);
 /// Largest number of sound frames in a datagram: 120 ms, the longest Opus packet (RFC 6716, section 3.2).
-pub const MOST_BUNDLED: usize = 6;
+pub const MAX_BUNDLED_FRAMES: usize = 6;
 /// Bytes before each further frame in a datagram.
 pub(crate) const FURTHER_HEADER: usize = 2;
 /// Slack for the host's timers. A frame waits no longer than the others of its bundle last, plus this.
@@ -27,7 +27,7 @@ const BUNDLE_SLACK: Duration = Duration::from_millis(10);
 const CAPTURE_TOLERANCE: Duration = Duration::from_millis(10);
 
 /// Largest number of waiting packets: one second of sound. Older sound would be played too late.
-const MOST_WAITING: usize = 50;
+const MAX_WAITING_PACKETS: usize = 50;
 /// Number of transmitted packets that are remembered to recognise their acknowledgements: 20 seconds.
 const REMEMBERED: usize = 1_024;
 /// Number of sound frames within which packets may arrive in any order.
@@ -78,7 +78,7 @@ impl<P: Payload> WaitingSound<P> {
 
     /// Sets the number of consecutive frames that leave together.
     pub(crate) fn set_bundle(&mut self, frames: usize) {
-        self.bundle = frames.clamp(1, MOST_BUNDLED);
+        self.bundle = frames.clamp(1, MAX_BUNDLED_FRAMES);
     }
 
     /// Sets whether packets are held back, and drops those that wait for too long.
@@ -122,7 +122,7 @@ impl<P: Payload> WaitingSound<P> {
             return false;
         }
         self.newest = Some(packet.frame);
-        if self.packets.len() == MOST_WAITING {
+        if self.packets.len() == MAX_WAITING_PACKETS {
             self.packets.pop_front();
         }
         self.packets.push_back((now, packet));

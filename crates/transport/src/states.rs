@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use crate::StateId;
 
 /// Largest number of known frames, unless more states are retained: twice the window of a receiver.
-const MOST_KNOWN: usize = 512;
+const MAX_KNOWN_FRAMES: usize = 512;
 
 #[derive(Debug)]
 struct SentFrame {
@@ -154,7 +154,7 @@ impl SentStates {
     }
 
     /// Whether [`Self::take_verdicts`] or [`Self::take_released`] has anything to return.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         !(self.verdicts.is_empty() && self.released.is_empty())
     }
 
@@ -440,7 +440,7 @@ impl SentStates {
             self.let_go(place);
             self.evicted += 1;
         }
-        while self.frames.len() > self.bound.max(MOST_KNOWN) {
+        while self.frames.len() > self.bound.max(MAX_KNOWN_FRAMES) {
             let in_use = [self.base, self.reserved];
             let oldest = self.frames.iter().position(|sent| !in_use.contains(&Some(sent.number)));
             self.remove(oldest.unwrap_or(0));

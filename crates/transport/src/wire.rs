@@ -87,7 +87,7 @@
 //! ([`SOUND`](crate::SOUND)) of the frame.
 //!
 //! Live calls use QUIC, which encrypts and authenticates. Each datagram of data, sound or acknowledgement is one QUIC
-//! datagram ([`SEALING`]). Hellos and replies use a stream and need no repetition. The driver's own message ends a
+//! datagram ([`QUIC_OVERHEAD`]). Hellos and replies use a stream and need no repetition. The driver's own message ends a
 //! connection. Kind 5 was a close and is not reused.
 
 mod acknowledgement;
@@ -98,12 +98,12 @@ mod sound;
 use std::fmt;
 use std::time::Duration;
 
-use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
+use lockstep_units::{ByteCount, MAX_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
 use crate::payload::Payload;
 
-pub(crate) use acknowledgement::LONGEST_ESTIMATE;
+pub(crate) use acknowledgement::MAX_ESTIMATE_BYTES;
 pub use acknowledgement::{Acknowledgement, ReceivedFragment};
 pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
@@ -127,9 +127,9 @@ pub const NETWORK_HEADERS: u64 = 28;
 /// - 2: length
 /// - 16: authentication tag
 /// - 2 or 3: QUIC's own acknowledgements, the mean of `lockstep call --trace constant:1mbps`
-pub const SEALING: u64 = 28;
+pub const QUIC_OVERHEAD: u64 = 28;
 /// Bytes that a link carries in addition to each datagram, in simulated and live calls.
-pub const CARRIAGE: u64 = NETWORK_HEADERS + SEALING;
+pub const DATAGRAM_OVERHEAD: u64 = NETWORK_HEADERS + QUIC_OVERHEAD;
 /// Largest payload of a fragment, bytes. With its header, UDP and IP it fits 1,500 bytes (IPv4) or 1,516 bytes (IPv6).
 pub const MAX_PAYLOAD: usize = 1400;
 
@@ -196,8 +196,8 @@ pub enum WireError {
     /// A time is outside the range of [`Timestamp`].
     #[error("cannot decode datagram: time at offset {0} is out of range")]
     Time(usize),
-    /// The width, height or frame rate is zero, or the frame rate exceeds [`MAXIMUM_FRAME_RATE`].
-    #[error("cannot decode datagram: zero width or height, or frame rate not in (0, {MAXIMUM_FRAME_RATE}]")]
+    /// The width, height or frame rate is zero, or the frame rate exceeds [`MAX_FRAME_RATE`].
+    #[error("cannot decode datagram: zero width or height, or frame rate not in (0, {MAX_FRAME_RATE}]")]
     Format,
 }
 
@@ -208,7 +208,7 @@ pub struct VideoFormat {
     pub width: u16,
     /// Height in pixels, not zero.
     pub height: u16,
-    /// Numerator of the frame rate, not zero. The frame rate is at most [`MAXIMUM_FRAME_RATE`] frames per second.
+    /// Numerator of the frame rate, not zero. The frame rate is at most [`MAX_FRAME_RATE`] frames per second.
     pub frame_rate_numerator: u32,
     /// Denominator of the frame rate, not zero.
     pub frame_rate_denominator: u32,
@@ -384,7 +384,7 @@ impl Datagram {
                 if [format.width, format.height].contains(&0)
                     || [format.frame_rate_numerator, format.frame_rate_denominator].contains(&0)
                     || u64::from(format.frame_rate_numerator)
-                        > u64::from(format.frame_rate_denominator) * u64::from(MAXIMUM_FRAME_RATE)
+                        > u64::from(format.frame_rate_denominator) * u64::from(MAX_FRAME_RATE)
                 {
                     return Err(WireError::Format);
                 }

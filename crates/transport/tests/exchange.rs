@@ -342,12 +342,12 @@ fn hello_is_repeated_until_answered() {
     let answers =
         |world: &World| world.sender_events.iter().filter(|(_, event)| *event == SenderEvent::Answered).count();
     for (greeted_at, answered) in [(1_000, 1), (1_200, 2)] {
-        world.sender.greet(at(greeted_at));
+        world.sender.send_hello(at(greeted_at));
         world.run(at(greeted_at + 150));
         assert_eq!(answers(&world), answered);
     }
     world.forward.outage = Some((at(1_400), at(1_450)));
-    world.sender.greet(at(1_400));
+    world.sender.send_hello(at(1_400));
     world.run(at(1_600));
     assert_eq!((answers(&world), world.sender.poll_timeout()), (2, None), "a lost later hello is not repeated");
     let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));

@@ -6,8 +6,8 @@ use lockstep_transport::wire::{
     Acknowledgement, Data, Datagram, Hello, HelloReply, MAX_PAYLOAD, ReceivedFragment, Sound, VERSION, VideoFormat,
     WireError,
 };
-use lockstep_transport::{CodecId, Estimate, MOST_PARITY, Parity, StateId};
-use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
+use lockstep_transport::{CodecId, Estimate, MAX_PARITY_FRAGMENTS, Parity, StateId};
+use lockstep_units::{Bitrate, MAX_FRAME_RATE, Timestamp};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -23,9 +23,9 @@ fn span() -> impl Strategy<Value = Duration> {
 prop_compose! {
     fn data()(
         (connection, sequence, frame) in any::<(u32, u32, u32)>(),
-        (fragments, fragment, parity) in (1..u16::MAX - MOST_PARITY).prop_flat_map(|fragments| {
+        (fragments, fragment, parity) in (1..u16::MAX - MAX_PARITY_FRAGMENTS).prop_flat_map(|fragments| {
             let own = (Just(fragments), 0..fragments, Just(None));
-            let parity = (1..=MOST_PARITY, any::<u16>()).prop_flat_map(move |(count, last)| {
+            let parity = (1..=MAX_PARITY_FRAGMENTS, any::<u16>()).prop_flat_map(move |(count, last)| {
                 (Just(fragments), fragments..fragments + count, Just(Some(Parity { count, last })))
             });
             prop_oneof![own, parity]
@@ -102,7 +102,7 @@ prop_compose! {
 fn small() -> impl Strategy<Value = Datagram> {
     let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32.., any::<u16>(), any::<u8>()).prop_map(
         |(connection, width, height, frames, frame_rate_denominator, estimator, codec)| {
-            let frame_rate_numerator = frames.min(frame_rate_denominator.saturating_mul(MAXIMUM_FRAME_RATE));
+            let frame_rate_numerator = frames.min(frame_rate_denominator.saturating_mul(MAX_FRAME_RATE));
             let format = VideoFormat { width, height, frame_rate_numerator, frame_rate_denominator };
             Datagram::Hello(Hello { connection, format, estimator, codec: CodecId(codec) })
         },

@@ -26,7 +26,7 @@ pub use text::excerpt;
 
 /// Largest frame rate of a clip, camera or sender, frames per second: four times the fastest displays. Without this
 /// bound, a damaged header could demand an excessive frame rate.
-pub const MAXIMUM_FRAME_RATE: u32 = 1_000;
+pub const MAX_FRAME_RATE: u32 = 1_000;
 
 /// Time on a session's clock: nanoseconds since an origin that the driver chooses. The simulator and each process of a
 /// live call start at zero.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::{Bitrate, excerpt};
 
 /// Longest time that is parsed, and longest period of a trace: 49 days, the range of 32 bits of milliseconds.
-pub const MAXIMUM_PERIOD: Duration = Duration::from_secs(49 * 86_400);
+pub const MAX_PERIOD: Duration = Duration::from_secs(49 * 86_400);
 
 /// Largest rate that is parsed, of a segment, and of the delivery opportunities in one millisecond: 1000 Gb/s.
-pub const MAXIMUM_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
+pub const MAX_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
 
 /// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +66,7 @@ fn number_and_unit(text: &str) -> Option<(f64, String)> {
 /// decimal. All units are bits; in Linux's `tc`, `kbps` means bytes.
 ///
 /// # Errors
-/// [`QuantityError::Unit`] if the text cannot be parsed, [`QuantityError::Range`] above [`MAXIMUM_RATE`].
+/// [`QuantityError::Unit`] if the text cannot be parsed, [`QuantityError::Range`] above [`MAX_RATE`].
 pub fn parse_rate(text: &str) -> Result<Bitrate, QuantityError> {
     let unit = || QuantityError::Unit { field: "rate", text: excerpt(text), example: "500kbps" };
     let (number, name) = number_and_unit(text).ok_or_else(unit)?;
@@ -84,9 +84,9 @@ pub fn parse_rate(text: &str) -> Result<Bitrate, QuantityError> {
 /// A rate of `number * scale` bit/s, written as `text`.
 ///
 /// # Errors
-/// [`QuantityError::Range`] above [`MAXIMUM_RATE`].
+/// [`QuantityError::Range`] above [`MAX_RATE`].
 pub fn rate(number: f64, scale: f64, text: &str) -> Result<Bitrate, QuantityError> {
-    scaled(number, scale, MAXIMUM_RATE.as_bps()).map(Bitrate::from_bps).ok_or_else(|| QuantityError::Range {
+    scaled(number, scale, MAX_RATE.as_bps()).map(Bitrate::from_bps).ok_or_else(|| QuantityError::Range {
         field: "rate",
         text: excerpt(text),
         range: "0 to 1000 Gb/s",
@@ -96,7 +96,7 @@ pub fn rate(number: f64, scale: f64, text: &str) -> Result<Bitrate, QuantityErro
 /// Parses a time such as `10s`, `2.5ms`, `100us` or `2min`.
 ///
 /// # Errors
-/// [`QuantityError::Unit`] if the text cannot be parsed, [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
+/// [`QuantityError::Unit`] if the text cannot be parsed, [`QuantityError::Range`] above [`MAX_PERIOD`].
 pub fn parse_time(text: &str) -> Result<Duration, QuantityError> {
     let unit = || QuantityError::Unit { field: "time", text: excerpt(text), example: "10s" };
     let (number, name) = number_and_unit(text).ok_or_else(unit)?;
@@ -114,11 +114,13 @@ pub fn parse_time(text: &str) -> Result<Duration, QuantityError> {
 /// A time of `number * scale` nanoseconds, written as `text`.
 ///
 /// # Errors
-/// [`QuantityError::Range`] above [`MAXIMUM_PERIOD`].
+/// [`QuantityError::Range`] above [`MAX_PERIOD`].
 pub fn time(field: &'static str, number: f64, scale: f64, text: &str) -> Result<Duration, QuantityError> {
-    scaled(number, scale, MAXIMUM_PERIOD.as_nanos() as u64)
-        .map(Duration::from_nanos)
-        .ok_or_else(|| QuantityError::Range { field, text: excerpt(text), range: "0 to 49 days" })
+    scaled(number, scale, MAX_PERIOD.as_nanos() as u64).map(Duration::from_nanos).ok_or_else(|| QuantityError::Range {
+        field,
+        text: excerpt(text),
+        range: "0 to 49 days",
+    })
 }
 
 /// Parses a fraction such as `0.08%` or `0.0008`.

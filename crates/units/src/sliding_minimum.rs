@@ -14,7 +14,7 @@ pub struct SlidingMinimum<V> {
 }
 
 /// Largest number of expired candidates before the list is compacted.
-const MOST_GONE: usize = 16;
+const MAX_EXPIRED: usize = 16;
 
 impl<V: PartialOrd + Copy> Default for SlidingMinimum<V> {
     fn default() -> Self {
@@ -40,7 +40,7 @@ impl<V: PartialOrd + Copy> SlidingMinimum<V> {
         while self.candidates.get(self.gone).is_some_and(|&(at, _)| now.is_later_by(memory, at)) {
             self.gone += 1;
         }
-        if self.gone > MOST_GONE && self.gone > self.candidates.len() / 2 {
+        if self.gone > MAX_EXPIRED && self.gone > self.candidates.len() / 2 {
             self.candidates.drain(..self.gone);
             self.gone = 0;
         }

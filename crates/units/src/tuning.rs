@@ -47,9 +47,9 @@ pub struct Constant {
     /// Default value.
     pub default: f64,
     /// Smallest valid value.
-    pub least: f64,
+    pub min: f64,
     /// Largest valid value.
-    pub most: f64,
+    pub max: f64,
     /// Whether the value is an integer.
     pub is_whole: bool,
     /// Experiment that chose the constant: a page of `docs/lab`.
@@ -79,11 +79,11 @@ impl Tuned {
     /// # Errors
     /// [`TuningError::Range`] if it is not.
     pub fn check(&self, value: f64) -> Result<(), TuningError> {
-        let Constant { least, most, is_whole, .. } = self.constant;
-        if (least..=most).contains(&value) && (!is_whole || value.fract() == 0.0) {
+        let Constant { min, max, is_whole, .. } = self.constant;
+        if (min..=max).contains(&value) && (!is_whole || value.fract() == 0.0) {
             return Ok(());
         }
-        Err(TuningError::Range { name: self.name(), value, least, most, is_whole })
+        Err(TuningError::Range { name: self.name(), value, min, max, is_whole })
     }
 }
 
@@ -110,9 +110,9 @@ pub enum TuningError {
         /// Given value.
         value: f64,
         /// Smallest valid value.
-        least: f64,
+        min: f64,
         /// Largest valid value.
-        most: f64,
+        max: f64,
         /// Whether the value must be an integer.
         is_whole: bool,
     },
@@ -127,9 +127,9 @@ impl fmt::Display for TuningError {
             Self::Unknown { name, near } => {
                 write!(formatter, "no constant is called {name}; similar names: {}", near.join(", "))
             }
-            Self::Range { name, value, least, most, is_whole } => {
+            Self::Range { name, value, min, max, is_whole } => {
                 let kind = if *is_whole { "a whole number" } else { "a number" };
-                write!(formatter, "{name} = {value}: expected {kind} from {least} to {most}")
+                write!(formatter, "{name} = {value}: expected {kind} from {min} to {max}")
             }
         }
     }
@@ -166,19 +166,19 @@ pub fn set(tuning: &mut impl Tunable, name: &str, value: f64) -> Result<(), Tuni
 }
 
 /// Longest part of an unknown name that an error shows, characters.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_CHARACTERS: usize = 60;
 /// Largest number of similar names in an error.
-const MOST_NEAR: usize = 4;
+const MAX_SIMILAR_NAMES: usize = 4;
 
 fn shortened(name: &str) -> String {
-    let mut text: String = name.chars().take(LONGEST_NAME).collect();
+    let mut text: String = name.chars().take(MAX_NAME_CHARACTERS).collect();
     if text.len() < name.len() {
         text.push_str("...");
     }
     text
 }
 
-/// The most similar names to `name`, at most [`MOST_NEAR`].
+/// The most similar names to `name`, at most [`MAX_SIMILAR_NAMES`].
 fn near(name: &str, known: &[Tuned]) -> Vec<String> {
     let name = shortened(name);
     let (group, field) = name.split_once('.').unwrap_or(("", &name));
@@ -190,7 +190,7 @@ fn near(name: &str, known: &[Tuned]) -> Vec<String> {
     };
     let mut found: Vec<(usize, String)> = known.iter().filter_map(distance).collect();
     found.sort_unstable();
-    found.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
+    found.into_iter().take(MAX_SIMILAR_NAMES).map(|(_, name)| name).collect()
 }
 
 /// Edit distance of two words: insertions, deletions and replacements (Levenshtein).
@@ -256,7 +256,7 @@ macro_rules! config {
         $(#[$about:meta])*
         $visibility:vis struct $config:ident = $group:literal {
             $($(#[doc = $help:literal])+
-            $name:ident: $type:ty = $default:literal, $unit:literal, $least:literal..=$most:literal, $lab:literal;)*
+            $name:ident: $type:ty = $default:literal, $unit:literal, $min:literal..=$max:literal, $lab:literal;)*
         }
     ) => {
         $(#[$about])*
@@ -272,8 +272,8 @@ macro_rules! config {
                 about: concat!($($help),+).trim_ascii(),
                 unit: $unit,
                 default: $default as f64,
-                least: $least as f64,
-                most: $most as f64,
+                min: $min as f64,
+                max: $max as f64,
                 is_whole: <$type as $crate::tuning::Quantity>::IS_WHOLE,
                 lab: $lab,
             }),*];
@@ -363,7 +363,7 @@ mod tests {
             /// How long deliveries
             /// are remembered.
             memory: Duration = 0.15, "s", 0.0..=2.0, "none";
-            /// The least rate.
+            /// Lowest rate.
             rate: Bitrate = 64_000, "bit/s", 1_000..=1_000_000, "none";
             /// Packets in a probe.
             packets: u32 = 2, "", 1..=8, "none";

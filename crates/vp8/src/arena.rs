@@ -43,9 +43,9 @@ struct Shelves {
 
 /// Spare frames that are kept when a frame begins. A menu of three candidates, or three passes, leaves three spare
 /// frames per picture. The next picture's first frame takes one of them.
-const MOST_SPARE_FRAMES: usize = 2;
+const MAX_SPARE_FRAMES: usize = 2;
 /// Spare vectors of each type: enough for three candidates that are coded at the same time.
-const MOST_SPARE_VECTORS: usize = 3;
+const MAX_SPARE_VECTORS: usize = 3;
 
 /// Empty vectors of one type that keep their capacity.
 pub(crate) struct Shelf<T>(Mutex<Vec<Vec<T>>>);
@@ -68,7 +68,7 @@ impl<T> Shelf<T> {
     pub(crate) fn give_back(&self, mut vector: Vec<T>) {
         vector.clear();
         let mut spare = locked(&self.0);
-        if vector.capacity() > 0 && spare.len() < MOST_SPARE_VECTORS {
+        if vector.capacity() > 0 && spare.len() < MAX_SPARE_VECTORS {
             spare.push(vector);
         }
     }
@@ -97,7 +97,7 @@ impl Arena {
             if Arc::get_mut(&mut frames[index]).is_none() {
                 continue;
             }
-            if frames[index].len() != length || found.is_some() && spare == MOST_SPARE_FRAMES {
+            if frames[index].len() != length || found.is_some() && spare == MAX_SPARE_FRAMES {
                 frames.remove(index);
             } else if found.is_none() {
                 found = Some(frames.remove(index));
@@ -213,13 +213,13 @@ mod tests {
         assert_eq!(held(&arena), 20);
         drop(many);
         let next = made(&arena, layout);
-        assert_eq!(held(&arena), 1 + MOST_SPARE_FRAMES);
+        assert_eq!(held(&arena), 1 + MAX_SPARE_FRAMES);
         let small = made(&arena, FrameLayout::new(16, 16));
         assert_eq!(held(&arena), 2, "frames of another size are freed");
         drop((next, small));
         let vectors: Vec<Vec<PackedToken>> = (0..20).map(|_| arena.tokens().take(10)).collect();
         vectors.into_iter().for_each(|vector| arena.tokens().give_back(vector));
-        assert_eq!(locked(&arena.0.tokens.0).len(), MOST_SPARE_VECTORS);
+        assert_eq!(locked(&arena.0.tokens.0).len(), MAX_SPARE_VECTORS);
     }
 
     #[test]

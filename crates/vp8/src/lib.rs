@@ -4,7 +4,7 @@
 //!   The decoder implements all of RFC 6386 and is bit-exact with libvpx, also for damaged frames.
 //! - [`encode`] takes a state and a picture, and returns a frame and its target state. [`Analysis`] codes one picture
 //!   at many quantizers; [`encode_to_fit`] fits a budget.
-//! - A state is a value: cheap to keep, identified by [`State::hash`], and saved with [`State::to_bytes`].
+//! - A state is a value: cheap to keep, identified by [`State::id`], and saved with [`State::to_bytes`].
 //! - [`Arena`] is memory for consecutive frames. It saves time and never changes a result.
 //!
 //! # Optimisation
@@ -44,10 +44,10 @@ pub use arena::Arena;
 pub use decode_error::DecodeError;
 pub use decoder::{DEFAULT_PIXEL_LIMIT, decode, decode_in, decode_within, is_shown};
 pub use encoder::{
-    Analysis, Decisions, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters,
+    Analysis, Decisions, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters,
     Preset, encode, encode_to_fit, menu,
 };
-pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
+pub use picture::{MAX_DIMENSION, Picture, PictureError, Plane};
 pub use quantization::quantizer_step;
 pub use state::State;
 pub use state_error::StateError;

@@ -95,7 +95,7 @@ pub(crate) fn first_subblock(partitioning: u8, partition: usize) -> usize {
 
 /// Vectors of the subblocks to the left and above. `own` are the vectors of the macroblock itself.
 #[inline]
-pub(crate) fn vectors_beside(
+pub(crate) fn neighbouring_vectors(
     block: usize,
     own: &[MotionVector; 16],
     above: &MacroblockInfo,
@@ -109,7 +109,7 @@ pub(crate) fn vectors_beside(
 
 /// Modes of the subblocks above and to the left. `info` is the macroblock itself.
 #[inline]
-pub(crate) fn subblock_modes_beside(
+pub(crate) fn neighbouring_subblock_modes(
     block: usize,
     info: &MacroblockInfo,
     above: &MacroblockInfo,
@@ -130,7 +130,7 @@ pub(crate) fn key_subblock_probabilities(
     above: &MacroblockInfo,
     left: &MacroblockInfo,
 ) -> &'static [u8; 9] {
-    let [above_mode, left_mode] = subblock_modes_beside(block, info, above, left);
+    let [above_mode, left_mode] = neighbouring_subblock_modes(block, info, above, left);
     &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 /// Largest width or height in luma samples: VP8 has 14-bit size fields (RFC 6386, section 9.1).
-pub const MAXIMUM_DIMENSION: u16 = 16_383;
+pub const MAX_DIMENSION: u16 = 16_383;
 
 /// Why a [`Picture`] cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PictureError {
-    /// A side is zero or longer than [`MAXIMUM_DIMENSION`].
+    /// A side is zero or longer than [`MAX_DIMENSION`].
     #[error("picture size {width}x{height} is outside 1x1 to 16383x16383")]
     Size {
         /// Requested width in luma samples.
@@ -119,7 +119,7 @@ impl Picture {
     /// Creates a picture from tightly packed I420 samples: all rows of Y, then U, then V.
     ///
     /// # Errors
-    /// If a side is zero or exceeds [`MAXIMUM_DIMENSION`], or the length differs from [`Picture::i420_length`].
+    /// If a side is zero or exceeds [`MAX_DIMENSION`], or the length differs from [`Picture::i420_length`].
     pub fn from_i420(width: usize, height: usize, samples: Vec<u8>) -> Result<Self, PictureError> {
         Self::from_shared_i420(width, height, samples.into())
     }
@@ -129,7 +129,7 @@ impl Picture {
     /// # Errors
     /// Same as [`Picture::from_i420`].
     pub fn from_shared_i420(width: usize, height: usize, buffer: Arc<[u8]>) -> Result<Self, PictureError> {
-        let limit = usize::from(MAXIMUM_DIMENSION);
+        let limit = usize::from(MAX_DIMENSION);
         if width == 0 || height == 0 || width > limit || height > limit {
             return Err(PictureError::Size { width, height });
         }

@@ -4,12 +4,12 @@ use crate::header::{QuantizerIndices, Segmentation};
 use crate::tables::{AC_STEPS, DC_STEPS};
 
 /// The largest quantizer index (RFC 6386, section 9.6).
-pub const MAXIMUM_QUANTIZER: u8 = 127;
+pub const MAX_QUANTIZER: u8 = 127;
 
 /// Step of luma DC coefficients at a quantizer index, 4 to 157. An index above 127 counts as 127.
 #[must_use]
 pub fn quantizer_step(quantizer: u8) -> u8 {
-    DC_STEPS[usize::from(quantizer.min(MAXIMUM_QUANTIZER))]
+    DC_STEPS[usize::from(quantizer.min(MAX_QUANTIZER))]
 }
 
 /// Quantizer steps of one segment by type of block: DC, then AC.
@@ -23,7 +23,7 @@ pub(crate) struct Steps {
 impl Steps {
     /// Steps at quantizer index `base` with the frame's offsets.
     pub(crate) fn new(base: u8, indices: &QuantizerIndices) -> Self {
-        let index = |delta: i8| (i32::from(base) + i32::from(delta)).clamp(0, i32::from(MAXIMUM_QUANTIZER)) as usize;
+        let index = |delta: i8| (i32::from(base) + i32::from(delta)).clamp(0, i32::from(MAX_QUANTIZER)) as usize;
         let dc = |delta: i8| i32::from(DC_STEPS[index(delta)]);
         let ac = |delta: i8| i32::from(AC_STEPS[index(delta)]);
         Self {

@@ -38,7 +38,7 @@ pub(crate) struct Contents {
     pub(crate) shown: bool,
     /// Quantizer index of the frame that led here: how coarse the last reference is. It is not part of the state id.
     pub(crate) quantizer: u8,
-    pub(crate) hash: OnceLock<u64>,
+    pub(crate) id: OnceLock<u64>,
 }
 
 /// The three reference frames. Several may be the same frame.
@@ -63,8 +63,8 @@ impl State {
     ///
     /// It is computed at most once, as is the hash of each reference frame.
     #[must_use]
-    pub fn hash(&self) -> u64 {
-        *self.0.hash.get_or_init(|| {
+    pub fn id(&self) -> u64 {
+        *self.0.id.get_or_init(|| {
             let mut hasher = XxHash3_64::with_seed(0);
             for reference in self.0.references.iter().flat_map(References::all) {
                 hasher.write(&reference.hash().to_le_bytes());
@@ -130,9 +130,9 @@ impl Contents {
 }
 
 impl PartialEq for State {
-    /// Whether decoding from both gives the same results, judged by [`State::hash`].
+    /// Whether decoding from both gives the same results, judged by [`State::id`].
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.hash() == other.hash()
+        Arc::ptr_eq(&self.0, &other.0) || self.id() == other.id()
     }
 }
 
@@ -140,6 +140,6 @@ impl Eq for State {}
 
 impl fmt::Debug for State {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "State({:016x})", self.hash())
+        write!(formatter, "State({:016x})", self.id())
     }
 }

@@ -68,7 +68,7 @@ pub(crate) const ZIGZAG: [u8; 16] = [0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 1
 /// Band of each coefficient in coding order (section 13.3).
 pub(crate) const COEFFICIENT_BANDS: [u8; 16] = [0, 1, 2, 3, 6, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7];
 /// Smallest magnitude of the six categories of large coefficients (section 13.2).
-pub(crate) const CATEGORY_BASES: [i32; 6] = [5, 7, 11, 19, 35, 67];
+pub(crate) const CATEGORY_BASES: [u16; 6] = [5, 7, 11, 19, 35, 67];
 /// Probabilities of the extra bits of each category, the most significant first.
 pub(crate) const CATEGORY_PROBABILITIES: [&[u8]; 6] = [
     &[159],

@@ -20,7 +20,7 @@ const SHARE: f64 = 0.9;
 /// Limit on frames that wait to be sent. Further pictures are dropped.
 const WAITING: usize = 2;
 /// Longest header of a y4m file, bytes.
-const LONGEST_HEADER: u64 = 1_024;
+const MAX_HEADER_BYTES: u64 = 1_024;
 
 /// Encoded frame that is ready to be sent.
 pub struct Frame {
@@ -44,7 +44,7 @@ impl Clip {
     fn open(path: &Path) -> Result<Self, Failure> {
         let mut file = BufReader::new(File::open(path)?);
         let mut line = String::new();
-        let header = file.by_ref().take(LONGEST_HEADER).read_line(&mut line)? as u64;
+        let header = file.by_ref().take(MAX_HEADER_BYTES).read_line(&mut line)? as u64;
         let field = |name: char| line.split_whitespace().skip(1).find_map(|field| field.strip_prefix(name));
         let number = |name| {
             field(name).and_then(|value| value.parse::<usize>().ok()).ok_or("cannot read the clip: expected a y4m file")

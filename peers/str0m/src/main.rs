@@ -30,7 +30,7 @@ use signalling::{Arguments, Role, join, standard_input_end};
 /// Initial bandwidth estimate, as in libwebrtc.
 const FIRST_RATE: Bitrate = Bitrate::kbps(300);
 /// Limit on the wait for the socket. Frames of the camera wait at most this long.
-const LONGEST_WAIT: Duration = Duration::from_millis(2);
+const MAX_SOCKET_WAIT: Duration = Duration::from_millis(2);
 /// Interval of the rows in the series.
 const SAMPLED: Duration = Duration::from_millis(500);
 /// Interval between two requests for a key frame.
@@ -80,7 +80,7 @@ impl End {
                 }
             };
             self.sample()?;
-            let wait = timeout.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
+            let wait = timeout.saturating_duration_since(Instant::now()).min(MAX_SOCKET_WAIT);
             if wait.is_zero() {
                 self.rtc.handle_input(Input::Timeout(Instant::now()))?;
                 continue;

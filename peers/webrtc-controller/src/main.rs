@@ -72,7 +72,7 @@ impl ControllerHost for WebRtc {
 fn controllers() -> anyhow::Result<Controllers> {
     let webrtc = Registration::new("webrtc-rs", "GCC of rtc-interceptor 0.21", |setting| {
         let [initial, least, most] =
-            [setting.bounds.initial, setting.bounds.least, setting.bounds.most].map(|rate| rate.as_bps() as f64);
+            [setting.bounds.initial, setting.bounds.min, setting.bounds.max].map(|rate| rate.as_bps() as f64);
         let host = WebRtc { estimator: Gcc::new(initial, least, most), epoch: Instant::now(), reported: 0 };
         Box::new(HostedController::new(Some(host), setting, setting.failure.clone()))
     });
@@ -83,7 +83,7 @@ fn compare(controllers: &Controllers) -> anyhow::Result<()> {
     for name in ["webrtc-rs", "gcc", "lockstep"] {
         let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
         for (option, word) in [("controller", name), ("trace", "cellular:mean=4mbps,seed=1"), ("seconds", "60")] {
-            options.set_words(option, &[word.to_owned()])?;
+            options.set_values(option, &[word.to_owned()])?;
         }
         let report = simulate(&options.settings_with(controllers)?, |_| Ok(()))?.report;
         let delay = report.scores.video_delay_ms.map_or(0.0, |delay| delay.p95);

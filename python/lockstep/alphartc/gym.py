@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lockstep._lockstep import SteppedCall
 from lockstep.alphartc.estimator import PacketStats, stats_of
-from lockstep.arguments import MOST_32_BITS, MOST_64_BITS, whole
+from lockstep.arguments import MAX_UINT32, MAX_UINT64, whole
 
 
 class Gym:
@@ -27,9 +27,9 @@ class Gym:
 
         """
         self.gym_id = gym_id
-        self._seed = whole(seed, "seed", 0, MOST_64_BITS)
+        self._seed = whole(seed, "seed", 0, MAX_UINT64)
         self._delay_ms = delay_ms
-        self._queue_packets = whole(queue_packets, "queue_packets", 1, MOST_32_BITS)
+        self._queue_packets = whole(queue_packets, "queue_packets", 1, MAX_UINT32)
         self._call: SteppedCall | None = None
 
     def reset(
@@ -51,16 +51,16 @@ class Gym:
             raise FileNotFoundError(f"trace {os.fspath(trace_path)}: no such file")
         length_ms = duration_time_ms
         if length_ms is not None:
-            length_ms = whole(length_ms, "duration_time_ms", 0, MOST_32_BITS)
+            length_ms = whole(length_ms, "duration_time_ms", 0, MAX_UINT32)
         self._call = SteppedCall(
             os.fspath(trace_path),
-            interval_ms=whole(report_interval_ms, "report_interval_ms", 1, MOST_32_BITS),
+            interval_ms=whole(report_interval_ms, "report_interval_ms", 1, MAX_UINT32),
             length_ms=length_ms,
             seed=self._seed,
             delay_ms=self._delay_ms,
             queue_packets=self._queue_packets,
         )
-        self._seed = (self._seed + 1) & MOST_64_BITS
+        self._seed = (self._seed + 1) & MAX_UINT64
 
     def step(self, bandwidth_bps: float) -> tuple[list[PacketStats], bool]:
         """Sets the estimate and runs one interval; returns the packets that arrived, and whether the call is over.

@@ -11,13 +11,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from lockstep._lockstep import MOST_ENVIRONMENTS, VectorEnvironment
-from lockstep.arguments import MOST_32_BITS, MOST_64_BITS, numbers, whole, whole_pair
+from lockstep._lockstep import MAX_ENVIRONMENTS, VectorEnvironment
+from lockstep.arguments import MAX_UINT32, MAX_UINT64, numbers, whole, whole_pair
 from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
 from lockstep.gym.features import FEATURES, Features, Values
 from lockstep.gym.observations import BobObservation, CallObservation, ConcertoObservation, HrccObservation, Observation
 from lockstep.gym.rewards import AlphaRtcReward, HrccReward, QualityReward, Reward
-from lockstep.threads import MOST_THREADS
+from lockstep.threads import MAX_THREADS
 
 OBSERVATIONS: dict[str, type[Observation]] = {
     "bob": BobObservation,
@@ -34,7 +34,7 @@ DEFAULT_TRACES: tuple[str, ...] = tuple(
     f"cellular:mean={mean}mbps,seed={seed}" for mean in (1, 2, 4) for seed in (1, 2, 3)
 )
 """Nine generated cellular paths."""
-MOST_BPS = 10**12
+MAX_BPS = 10**12
 """Largest bit rate, that of the fastest trace."""
 
 
@@ -91,16 +91,16 @@ class _Calls:
         if place not in ("receiver", "sender"):
             message = f"place: expected 'receiver' or 'sender', found {place!r}"
             raise ValueError(message)
-        if not 0 <= threads <= MOST_THREADS:
-            message = f"threads: expected 0 (one per core) to {MOST_THREADS}, found {threads}"
+        if not 0 <= threads <= MAX_THREADS:
+            message = f"threads: expected 0 (one per core) to {MAX_THREADS}, found {threads}"
             raise ValueError(message)
         self.observation = preset(OBSERVATIONS, observation, "observation")
         self.action = preset(ACTIONS, action, "action")
         self.reward = preset(REWARDS, reward, "reward")
-        first_bps = whole(initial_bps, "initial_bps", 0, MOST_BPS)
+        first_bps = whole(initial_bps, "initial_bps", 0, MAX_BPS)
         self.initial_bps = float(first_bps)
-        self.bounds_bps = whole_pair(bounds_bps, "bounds_bps", 0, MOST_BPS)
-        count = whole(count, "num_envs", 1, MOST_ENVIRONMENTS)
+        self.bounds_bps = whole_pair(bounds_bps, "bounds_bps", 0, MAX_BPS)
+        count = whole(count, "num_envs", 1, MAX_ENVIRONMENTS)
         self.rates = np.full(count, self.initial_bps)
         self.vector = VectorEnvironment(
             count,
@@ -114,10 +114,10 @@ class _Calls:
             height=size[1],
             frames_per_second=frames_per_second,
             step_ms=step_ms,
-            steps=whole(episode_steps, "episode_steps", 0, MOST_32_BITS),
+            steps=whole(episode_steps, "episode_steps", 0, MAX_UINT32),
             random_start=random_start,
             delay_ms=delay_ms,
-            queue_packets=whole_pair(queue_packets, "queue_packets", 0, MOST_32_BITS),
+            queue_packets=whole_pair(queue_packets, "queue_packets", 0, MAX_UINT32),
             loss=loss,
             at_sender=place == "sender",
             feedback_ms=numbers(feedback_ms, "feedback_ms"),
@@ -133,9 +133,9 @@ class _Calls:
         self, seed: int | list[int | None] | None, mask: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], Features]:
         if isinstance(seed, Sequence):
-            seed = [None if one is None else whole(one, f"seed[{k}]", 0, MOST_64_BITS) for k, one in enumerate(seed)]
+            seed = [None if one is None else whole(one, f"seed[{k}]", 0, MAX_UINT64) for k, one in enumerate(seed)]
         elif seed is not None:
-            seed = whole(seed, "seed", 0, MOST_64_BITS)
+            seed = whole(seed, "seed", 0, MAX_UINT64)
         values, _ = self.vector.reset(seed, mask)
         begun = np.ones(len(values), np.bool_) if mask is None else mask
         self.rates[begun] = self.initial_bps

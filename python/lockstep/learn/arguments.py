@@ -17,13 +17,13 @@ from typing import Any
 from lockstep import _lockstep
 from lockstep.argument_types import real, whole
 from lockstep.learn import ALGORITHMS
-from lockstep.threads import MOST_THREADS
+from lockstep.threads import MAX_THREADS
 
 SETTING = "setting.json"
 """File in a run's folder with its setting."""
-MOST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 """Largest seed of NumPy's legacy generator."""
-MOST_TRAININGS = 10_000
+MAX_TRAININGS = 10_000
 """Largest number of trainings in a search; each is a folder, and more are probably a typing error."""
 LADDERS = ("logarithmic", "paper")
 """Names of Concerto's rate ladders."""
@@ -52,12 +52,12 @@ def seeds(text: str) -> list[int]:
             ends = int(first), int(last if dash else first)
         except ValueError:
             ends = 1, 0
-        if not 0 <= ends[0] <= ends[1] <= MOST_SEED:
+        if not 0 <= ends[0] <= ends[1] <= MAX_SEED:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not a list of seeds from 0 to {MOST_SEED}, such as 1-5 or 1,4,7"
+                f"{text!r} is not a list of seeds from 0 to {MAX_SEED}, such as 1-5 or 1,4,7"
             )
-        if len(found) + ends[1] - ends[0] >= MOST_TRAININGS:
-            raise argparse.ArgumentTypeError(f"{text!r} has more than {MOST_TRAININGS} seeds")
+        if len(found) + ends[1] - ends[0] >= MAX_TRAININGS:
+            raise argparse.ArgumentTypeError(f"{text!r} has more than {MAX_TRAININGS} seeds")
         found |= set(range(ends[0], ends[1] + 1))
     return sorted(found)
 
@@ -103,7 +103,7 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help="folder of the run; a run in it resumes"
     )
-    made.add_argument("--seed", type=whole(0, MOST_SEED), default=1, help="seed of all random numbers (%(default)s)")
+    made.add_argument("--seed", type=whole(0, MAX_SEED), default=1, help="seed of all random numbers (%(default)s)")
     made.add_argument(
         "--traces",
         type=Path,
@@ -129,7 +129,7 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--family", help="generate traces of this fitted family only, such as umts")
     made.add_argument(
-        "--threads", type=whole(1, MOST_THREADS), default=2, help="threads of PyTorch and of the calls (%(default)s)"
+        "--threads", type=whole(1, MAX_THREADS), default=2, help="threads of PyTorch and of the calls (%(default)s)"
     )
     made.add_argument(
         "--device",
@@ -161,7 +161,7 @@ def of_a_search(made: Any) -> None:
         help="train once for each value of an argument, such as learning-rate=1e-3,3e-4; if repeated, once for each "
         "combination",
     )
-    made.add_argument("--workers", type=whole(1, MOST_THREADS), help="parallel trainings on this machine (1)")
+    made.add_argument("--workers", type=whole(1, MAX_THREADS), help="parallel trainings on this machine (1)")
     made.add_argument(
         "--on",
         type=cluster,
@@ -292,7 +292,7 @@ def _rlv(made: argparse.ArgumentParser) -> None:
     _decisions_on_a_ladder(made)
     made.add_argument("--clone-loops", type=whole(0), default=3, help="loops of cloning a heuristic rule (%(default)s)")
     made.add_argument("--clone-epochs", type=whole(0), default=2, help="epochs in such a loop (%(default)s)")
-    # The settings of the shipped model (lab: 2026-11-learning, "What is shipped").
+    # The settings of the shipped model (lab: 2026-11-learning, "Shipped models").
     made.add_argument("--updates", type=whole(1), default=100, help="number of gradient steps (%(default)s)")
     made.add_argument(
         "--critic-first",
@@ -314,7 +314,7 @@ def _rlv(made: argparse.ArgumentParser) -> None:
 
 
 def _lockstep_own(made: argparse.ArgumentParser) -> None:
-    levels = _lockstep.lesson_names()[2]
+    levels = _lockstep.training_layout()[2]
     # Numbers of traces, rounds and calls, and the rate, are those of the shipped model (lab: 2026-11-learning,
     # "Lockstep's own").
     made.add_argument(

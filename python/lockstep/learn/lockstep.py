@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lockstep._lockstep import LessonSetting, lesson_names
+from lockstep._lockstep import TrainingSetting, training_layout
 from lockstep.learn.devices import device_of
 from lockstep.learn.families import parts
 from lockstep.learn.rule import (
@@ -40,7 +40,7 @@ from lockstep.learn.training import FEEDBACK_MS, Run, train, write_onnx
 
 Array = NDArray[np.float32]
 
-OBSERVATIONS, HORIZONS, LEVELS, STATE = lesson_names()
+OBSERVATIONS, HORIZONS, LEVELS, STATE = training_layout()
 OBSERVED = len(OBSERVATIONS)
 FORECAST = len(HORIZONS) * len(LEVELS)
 
@@ -98,11 +98,11 @@ class Net(nn.Module):
 # --- The samples ----------------------------------------------------------------------------------------------------
 
 
-def lessons(
+def training_samples(
     options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
 ) -> tuple[Array, Array]:
     """Observations and correct outputs of ``calls`` calls over ``traces``, with settings from a wide range."""
-    setting = LessonSetting(
+    setting = TrainingSetting(
         list(traces),
         sizes=[(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
         frame_rates=[5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
@@ -348,7 +348,7 @@ def learn_rounds(
         # If training starts from a model, its own calls give the samples from the first round on.
         model = None if index == 0 and not options.begin else model_bytes(net, {})
         run.show(0.6 * index / options.rounds, f"round {index + 1}: {options.calls} calls")
-        known.append(lessons(options, training, options.calls, 1_000_003 * options.seed + index, model))
+        known.append(training_samples(options, training, options.calls, 1_000_003 * options.seed + index, model))
         run.save_array(f"lessons-{index}", seen=known[-1][0], right=known[-1][1])
         if index == 0:
             seen = known[0][0].reshape(-1, OBSERVED)
@@ -363,8 +363,8 @@ def learn_rounds(
             loss = learn(options, net, optimiser, known, options.learning_rate * (1 - done))
             run.show(0.6 * (done + 1 / passes), f"round {index + 1}, pass {epoch + 1}: loss {loss:.4f}")
         if checked is None:
-            checked = lessons(options, validation, max(8, options.calls // 8), 12_345, None)
-        own = lessons(options, validation, max(8, options.calls // 8), 12_346, model_bytes(net, {}))
+            checked = training_samples(options, validation, max(8, options.calls // 8), 12_345, None)
+        own = training_samples(options, validation, max(8, options.calls // 8), 12_346, model_bytes(net, {}))
         found = {"loss, training": loss, **quality(net, *checked)}
         found |= {f"{name}, own calls": value for name, value in quality(net, *own).items()}
         run.log((index + 1) * options.epochs, found)

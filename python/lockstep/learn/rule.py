@@ -34,7 +34,7 @@ DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
 """Weight of the delay relative to QoE_d, for each latency."""
 CLASSICAL = "sprout"
 """Reference of the search: the best classical controller."""
-MOST_GAIN = 0.15
+MAX_GAIN = 0.15
 """Saturation of the gain in QoE_d of a single call, so that one outage does not dominate."""
 LATE = 0.1
 """Penalty in QoE_d if the 95th percentiles of the delay of a kind of trace are e times the classical ones.
@@ -113,7 +113,7 @@ def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArra
 
     Each loss rate is a separate kind, so that delays without loss cannot offset delays with loss.
     """
-    gain = MOST_GAIN * np.tanh((ours[:, 0] - classical[:, 0]) / MOST_GAIN)
+    gain = MAX_GAIN * np.tanh((ours[:, 0] - classical[:, 0]) / MAX_GAIN)
     late = np.log(ours[:, 1] / classical[:, 1])
     kinds = np.array([f"{kind(call['trace'])}, {call['loss']}" for call in calls])
     each = [gain[kinds == one].mean() - LATE * max(0.0, late[kinds == one].mean()) for one in np.unique(kinds)]

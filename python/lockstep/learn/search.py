@@ -18,7 +18,7 @@ from typing import Any
 import polars
 
 from lockstep.learn.arguments import (
-    MOST_TRAININGS,
+    MAX_TRAININGS,
     SETTING,
     check_setting,
     known_setting,
@@ -68,8 +68,8 @@ def grid(algorithm: str, words: Sequence[str]) -> list[Training]:
             raise ValueError(f"--search {name}: the argument is repeated")
         named.append(name)
         axes[name] = values
-    if math.prod(map(len, axes.values())) > MOST_TRAININGS:
-        raise ValueError(f"--search: expected at most {MOST_TRAININGS} trainings")
+    if math.prod(map(len, axes.values())) > MAX_TRAININGS:
+        raise ValueError(f"--search: expected at most {MAX_TRAININGS} trainings")
     # The remaining arguments are those of each training; of repeated ones the last counts.
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     of_a_search(own)

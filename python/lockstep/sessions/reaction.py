@@ -28,7 +28,7 @@ RECOVERED = 0.7
 """A rate has recovered at this share of its mean over the `BEFORE` seconds before the drop."""
 BEFORE = 5
 """Number of seconds before a drop for the mean rate."""
-LONGEST = 600
+MAX_SECONDS = 600
 """Longest time after a drop that is observed, seconds."""
 
 BIN_BPS = 5_000
@@ -39,7 +39,7 @@ APART_BINS = 501
 """Bins for differences in percent of the transport's rate, from -100 to 400; the last bin is open."""
 
 NOT_FOLLOWED = -1
-"""Value instead of a time: the event did not happen within the session or within `LONGEST`."""
+"""Value instead of a time: the event did not happen within the session or within `MAX_SECONDS`."""
 
 
 @dataclass
@@ -52,10 +52,10 @@ class Reaction:
     apart: Integers = field(default_factory=lambda: numpy.zeros(APART_BINS, numpy.int64))
     """Number of seconds whose difference of codec and transport is in each bin."""
     drops: int = 0
-    reductions: Integers = field(default_factory=lambda: numpy.zeros(LONGEST + 2, numpy.int64))
+    reductions: Integers = field(default_factory=lambda: numpy.zeros(MAX_SECONDS + 2, numpy.int64))
     """Number of drops by the seconds until the codec followed; the last bin counts those not followed."""
-    recoveries: Integers = field(default_factory=lambda: numpy.zeros(LONGEST + 2, numpy.int64))
-    transport_recoveries: Integers = field(default_factory=lambda: numpy.zeros(LONGEST + 2, numpy.int64))
+    recoveries: Integers = field(default_factory=lambda: numpy.zeros(MAX_SECONDS + 2, numpy.int64))
+    transport_recoveries: Integers = field(default_factory=lambda: numpy.zeros(MAX_SECONDS + 2, numpy.int64))
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def drops(session: Integers, codec: Integers, transport: Integers) -> Drops:
     reduction = _first(rows, numpy.zeros_like(rows), end, lambda _, row: codec[row] <= REDUCED * transport[row])
     before = _mean_before(codec, rows, start)
     # Before the codec has followed a drop, its rate is not a recovery.
-    begun = numpy.where(reduction >= 0, reduction + 1, LONGEST + 1)
+    begun = numpy.where(reduction >= 0, reduction + 1, MAX_SECONDS + 1)
     recovery = _first(rows, begun, end, lambda drop, row: codec[row] >= RECOVERED * before[drop])
     transport_before = _mean_before(transport, rows, start)
     transport_recovery = _first(
@@ -157,7 +157,7 @@ def _first(rows: Integers, begun: Integers, end: Integers, holds: Any) -> Intege
     found = numpy.full(len(rows), NOT_FOLLOWED, numpy.int64)
     open_drops = numpy.arange(len(rows))
     wait = 0
-    while len(open_drops) > 0 and wait <= LONGEST:
+    while len(open_drops) > 0 and wait <= MAX_SECONDS:
         open_drops = open_drops[rows[open_drops] + wait < end[open_drops]]
         asked = open_drops[begun[open_drops] <= wait]
         good = asked[holds(asked, rows[asked] + wait)]
@@ -193,8 +193,8 @@ def add(totals: list[Reaction], kind: Integers, session: Integers, codec: Intege
             (found.recovery, total.recoveries),
             (found.transport_recovery, total.transport_recoveries),
         ):
-            waits = numpy.where(times[own] == NOT_FOLLOWED, LONGEST + 1, times[own])
-            numpy.add(sums, numpy.bincount(waits, minlength=LONGEST + 2), out=sums)
+            waits = numpy.where(times[own] == NOT_FOLLOWED, MAX_SECONDS + 1, times[own])
+            numpy.add(sums, numpy.bincount(waits, minlength=MAX_SECONDS + 2), out=sums)
 
 
 def measure(files: list[Path], counts: list[int], sessions: Integers, kinds: Integers, names: int) -> list[Reaction]:

@@ -16,7 +16,7 @@ from lockstep.report import script_json, template, vega
 from lockstep.sessions import session_charts
 from lockstep.sessions.database import MEMORY, connect, find
 from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group, Times, measure
-from lockstep.sessions.reaction import BEFORE, CHANGE, LONGEST, RECOVERED, REDUCED
+from lockstep.sessions.reaction import BEFORE, CHANGE, MAX_SECONDS, RECOVERED, REDUCED
 
 POOR = (
     f"Windows are hours of local time in a session. A window is poor if its mean round-trip time is above "
@@ -26,7 +26,7 @@ FOLLOWS = (
     f"A drop is a second in which the transport's rate is at most {100 * CHANGE:.0f} % of that of the second before. "
     f"The codec has followed it when its rate is at most {100 * REDUCED:.0f} % of the transport's. A rate has "
     f"recovered at {100 * RECOVERED:.0f} % of its mean over the {BEFORE} s before the drop. Shares are of all drops. "
-    f"Events after the end of the session, or after {LONGEST // 60} minutes, do not count."
+    f"Events after the end of the session, or after {MAX_SECONDS // 60} minutes, do not count."
 )
 NAMES = {
     "place": "Place",

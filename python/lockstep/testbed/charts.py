@@ -18,7 +18,7 @@ PAPER = "#8a94a3"
 """Colour of the paper's figures."""
 WIDTH = 980
 PANEL = 440
-MOST_POINTS = 700
+MAX_POINTS = 700
 """Largest number of points in the line of a distribution."""
 
 
@@ -187,6 +187,6 @@ def _distributions(frames: polars.DataFrame, colour: altair.Color) -> Plot:
 
 
 def _cumulative(ordered: Sequence[float]) -> list[tuple[float, float]]:
-    step = max(1, len(ordered) // MOST_POINTS)
+    step = max(1, len(ordered) // MAX_POINTS)
     points = [(value, (index + 1) / len(ordered)) for index, value in enumerate(ordered)][step - 1 :: step]
     return points if not ordered or points[-1][0] == ordered[-1] else [*points, (ordered[-1], 1.0)]

@@ -20,7 +20,7 @@ from lockstep.testbed.two_ends import TwoEnds
 
 PYTHONS = ("/usr/bin/python3", sys.executable)
 """The system's Python, which has the bindings, and this one, which may have them."""
-LONGEST_LATENCY_MS = 10_000
+MAX_LATENCY_MS = 10_000
 COUNTERS = {
     "codec_bps": "media_bits",
     "sent_bps": "sent_bits",
@@ -80,5 +80,5 @@ def check(options: Mapping[str, str]) -> None:
 
     """
     bits_per_second(options["bitrate"])
-    if not options["latency"].isdigit() or int(options["latency"]) > LONGEST_LATENCY_MS:
-        raise TestbedError(f"latency={options['latency']} is not a time from 0 to {LONGEST_LATENCY_MS} ms")
+    if not options["latency"].isdigit() or int(options["latency"]) > MAX_LATENCY_MS:
+        raise TestbedError(f"latency={options['latency']} is not a time from 0 to {MAX_LATENCY_MS} ms")

@@ -10,7 +10,7 @@ import lockstep
 from lockstep.testbed.programs import Clip, Samples, Shown
 from lockstep.testbed.y4m import ClipReader
 
-MAXIMUM_SSIM_DB = 60.0
+MAX_SSIM_DB = 60.0
 """SSIM of identical pictures, dB, as everywhere in this project."""
 THUMBNAIL_WIDTH = 320
 JPEG_QUALITY = "4"
@@ -18,7 +18,7 @@ JPEG_QUALITY = "4"
 
 def in_decibels(ssim: float) -> float:
     """SSIM in decibels, -10 log10(1 - SSIM) (Salsify, section 5.1)."""
-    return min(MAXIMUM_SSIM_DB, -10.0 * math.log10(max(1.0 - ssim, 1e-12)))
+    return min(MAX_SSIM_DB, -10.0 * math.log10(max(1.0 - ssim, 1e-12)))
 
 
 def qualities(

@@ -9,8 +9,8 @@ import numpy as np
 
 from lockstep.testbed.programs import Clip, Luma, Samples, TestbedError
 
-LONGEST_HEADER = 1024
-LARGEST_SIDE = 16_383
+MAX_HEADER_BYTES = 1024
+MAX_SIDE = 16_383
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def read_header(stream: IO[bytes], name: str) -> Format:
         TestbedError: If it is not a header of 4:2:0 with eight bits.
 
     """
-    line = stream.readline(LONGEST_HEADER)
+    line = stream.readline(MAX_HEADER_BYTES)
     fields = line.split()
     found = {field[:1]: field[1:] for field in fields[1:]}
     try:
@@ -45,7 +45,7 @@ def read_header(stream: IO[bytes], name: str) -> Format:
         rate = numerator / denominator
     except (KeyError, ValueError, ZeroDivisionError) as error:
         raise TestbedError(f"{name}: damaged or not a y4m file") from error
-    sides_fit = 0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE
+    sides_fit = 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE
     if fields[0] != b"YUV4MPEG2" or not line.endswith(b"\n") or not sides_fit or rate <= 0:
         raise TestbedError(f"{name}: damaged or not a y4m file")
     if not found.get(b"C", b"420").startswith(b"420") or b"p1" in found.get(b"C", b""):
@@ -55,7 +55,7 @@ def read_header(stream: IO[bytes], name: str) -> Format:
 
 def read_picture(stream: IO[bytes], form: Format) -> bytes | None:
     """The next picture; None at the end of the stream, also within a picture."""
-    if not stream.readline(LONGEST_HEADER).startswith(b"FRAME"):
+    if not stream.readline(MAX_HEADER_BYTES).startswith(b"FRAME"):
         return None
     data = stream.read(form.picture_bytes)
     return data if len(data) == form.picture_bytes else None

@@ -5,11 +5,11 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, ByteCount};
 
 /// Time of bytes in flight above which sound waits at its sender, in units of `picture`.
-pub(super) const MOST_PICTURES_IN_FLIGHT: u32 = 2;
+pub(super) const MAX_PICTURES_IN_FLIGHT: u32 = 2;
 
 lockstep_units::config! {
     /// Sound and pictures on a narrow path.
-    pub struct NarrowWayConfig = "narrow_way" {
+    pub struct NarrowPathSharesConfig = "narrow_way" {
         /// Share of the path that sound and pictures use together.
         planned: f64 = 0.9, "", 0.1..=1.0, "2026-11-control-ablation";
         /// Time of a picture's bytes on the path. It is sent when no more bytes are in flight. The same bound applies
@@ -26,15 +26,15 @@ lockstep_units::config! {
     }
 }
 
-impl NarrowWayConfig {
+impl NarrowPathSharesConfig {
     /// Minimum rate of pictures. Below it the smallest picture would delay words beyond the playout buffer.
-    pub(super) fn least_for_pictures(&self) -> Bitrate {
+    pub(super) fn min_rate_for_pictures(&self) -> Bitrate {
         Bitrate::from_bps(self.assumed.as_bps() / 4)
     }
 
     /// Allowed bytes in flight on a path of this capacity while sound is sent.
-    pub(super) fn most_in_flight(&self, capacity: Bitrate) -> ByteCount {
+    pub(super) fn max_in_flight(&self, capacity: Bitrate) -> ByteCount {
         let always = ByteCount::new(self.harmless.get() / 2);
-        capacity.bytes_in(MOST_PICTURES_IN_FLIGHT * self.picture).max(always)
+        capacity.bytes_in(MAX_PICTURES_IN_FLIGHT * self.picture).max(always)
     }
 }

@@ -11,7 +11,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::SendingEnd;
 use crate::codec::Codec;
-use crate::narrow::NarrowWay;
+use crate::narrow::NarrowPathShares;
 use crate::sound::Share;
 
 /// Budget of the next frame after all limits.
@@ -38,7 +38,7 @@ struct Limits<'a> {
     delivered: Delivered,
     silence: SilenceLimit,
     ceiling: Option<&'a Ceiling>,
-    narrow_path: Option<&'a NarrowWay>,
+    narrow_path: Option<&'a NarrowPathShares>,
     sound: Share,
     messages: Share,
 }
@@ -74,7 +74,7 @@ impl<C: Codec> SendingEnd<C> {
             delivered: Delivered(self.tuning.control.delivered),
             silence: SilenceLimit { payload: self.path_payload },
             ceiling: self.ceiling.as_ref(),
-            narrow_path: self.narrow_way(),
+            narrow_path: self.narrow_path_shares(),
             sound: Share { kind: LimitedBy::Sound, bytes: sound.bytes_in(self.frame_interval) },
             messages: Share {
                 kind: LimitedBy::Messages,
@@ -234,7 +234,7 @@ mod tests {
         let payload = ByteCount::new(1_200);
         let tuning = Tuning::default();
         let ceiling = Ceiling::new(Bitrate::from_kbps(1_000), payload, Duration::from_millis(33), &tuning.control);
-        let narrow = NarrowWay::new(&tuning);
+        let narrow = NarrowPathShares::new(&tuning);
         let mut limits = Limits {
             is_bounded: true,
             delivered: Delivered::default(),

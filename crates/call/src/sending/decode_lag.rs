@@ -21,7 +21,7 @@ lockstep_units::config! {
 }
 
 /// Maximum number of remembered frames in flight.
-const MOST_FRAMES: usize = 256;
+const MAX_FRAMES_IN_FLIGHT: usize = 256;
 
 /// Frame that the receiver has not decoded.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct DecodeLag {
     /// Time after which a complete frame is late.
     patience: Duration,
     /// Longest pause between pictures: the last report of a decoded frame may be lost.
-    longest_pause: Duration,
+    max_pause: Duration,
     undecoded: VecDeque<Undecoded>,
     /// Number of received feedbacks.
     feedback: u64,
@@ -48,15 +48,15 @@ pub(super) struct DecodeLag {
 }
 
 impl DecodeLag {
-    pub(super) fn new(config: DecodeLagConfig, patience: Duration, longest_pause: Duration) -> Self {
-        Self { config, patience, longest_pause, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
+    pub(super) fn new(config: DecodeLagConfig, patience: Duration, max_pause: Duration) -> Self {
+        Self { config, patience, max_pause, undecoded: VecDeque::new(), feedback: 0, sent_at: Timestamp::ZERO }
     }
 
     /// Records that `frame` was passed to the transport. It is complete once `fragments` of its fragments have arrived,
     /// including parity.
     pub(super) fn on_sent(&mut self, now: Timestamp, frame: u32, fragments: u64) {
         self.undecoded.push_back(Undecoded { frame, missing: fragments, whole: None });
-        if self.undecoded.len() > MOST_FRAMES {
+        if self.undecoded.len() > MAX_FRAMES_IN_FLIGHT {
             self.undecoded.pop_front();
         }
         self.sent_at = now;
@@ -92,11 +92,11 @@ impl DecodeLag {
 
     /// Records that `frame` was decoded, so no earlier one will be.
     pub(super) fn on_decoded(&mut self, now: Timestamp, frame: u32) {
-        let mut held_up = false;
+        let mut bytes_behind_cross_traffic = false;
         while self.undecoded.front().is_some_and(|undecoded| undecoded.frame <= frame) {
-            held_up |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole.is_none());
+            bytes_behind_cross_traffic |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole.is_none());
         }
-        if held_up {
+        if bytes_behind_cross_traffic {
             // A retransmitted frame delayed the others until now.
             for whole in self.undecoded.iter_mut().filter_map(|undecoded| undecoded.whole.as_mut()) {
                 *whole = (now, self.feedback);
@@ -115,7 +115,7 @@ impl DecodeLag {
         let Some((at, count)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
         let DecodeLagConfig { least_feedback } = self.config;
         let waits = now.is_later_by(self.patience, at) && self.feedback - count >= least_feedback;
-        waits && !now.is_later_by(self.longest_pause, self.sent_at)
+        waits && !now.is_later_by(self.max_pause, self.sent_at)
     }
 }
 

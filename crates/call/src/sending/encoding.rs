@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use lockstep_control::{Input, LimitedBy};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{OutgoingFrame, Recovery, StateId, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
 use super::budget::FrameBudget;
 use super::{Committed, SendingEnd};
 use crate::codec::{Candidate, Codec};
 use crate::encoder::{EncodeJob, FrameRequest, FrameStart, Menu};
 use crate::functional::FINEST_USEFUL_QUANTIZER;
-use crate::narrow::NarrowWay;
+use crate::narrow::NarrowPathShares;
 use crate::record::Outcome;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Encoding<P> {
 
 /// The limit of the encoder's range that determined the size of a frame with this quantizer, instead of its `budget`.
 fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
-    if quantizer >= MAXIMUM_QUANTIZER && size > budget {
+    if quantizer >= MAX_QUANTIZER && size > budget {
         Some(LimitedBy::CoarsestQuantizer)
     } else if quantizer <= FINEST_USEFUL_QUANTIZER && size < budget {
         Some(LimitedBy::FinestQuantizer)
@@ -103,7 +103,7 @@ impl<C: Codec> SendingEnd<C> {
             picture: &picture,
             source,
             budget: budget.frame.0,
-            target: self.overhead.less(self.left_for_pictures(now, budget.target)),
+            target: self.overhead.less(self.rate_for_pictures(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
             may_wait: self.controller.traits().has_ceiling,
@@ -136,11 +136,11 @@ impl<C: Codec> SendingEnd<C> {
         self.controller.handle(&self.path.view(now), Input::Time);
         self.fit_payload();
         let budget = self.budget(now);
-        let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
+        let is_narrow = self.narrow_path_shares().is_some_and(NarrowPathShares::is_narrow);
         let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
         let probes = self.controller.traits().wants_probes && probe_due;
         // A frame from a source that was lost during coding would waste the link.
-        let still_good = self.leads_on(&encoding);
+        let still_good = self.is_still_decodable(&encoding);
         if encoding.misdirected && !still_good && self.waiting.is_none() {
             // Code the picture again from another source, so that the path is tested now instead of an interval later.
             let _ = self.encoder.commit(menu, None);
@@ -186,7 +186,7 @@ impl<C: Codec> SendingEnd<C> {
         let is_affordable = smallest.is_some_and(|size| size <= affordable);
         // Before the first frame has arrived, nothing can be shown. With sound on a narrow path, pictures have their
         // own pauses.
-        let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
+        let is_narrow = self.narrow_path_shares().is_some_and(NarrowPathShares::is_narrow);
         let of_any_size = encoding.source == StateId::EMPTY || is_narrow;
         let probes = probes && smallest.is_some_and(|size| of_any_size || self.path.can_carry_probe(now, size));
         let choice = if still_good { self.encoder.choose(&menu, budget, probes || is_affordable) } else { None };
@@ -238,7 +238,8 @@ impl<C: Codec> SendingEnd<C> {
             return false;
         };
         let datagrams = fragments + u64::from(parity);
-        let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
+        let carried =
+            candidate.size().get() * datagrams / fragments + datagrams * (DATAGRAM_OVERHEAD + DATA_HEADER as u64);
         self.narrow.on_picture(now, ByteCount::new(carried));
         self.decode_lag.on_sent(now, frame, fragments);
         let recovery = self.chain.recovers(encoding.source);

@@ -33,7 +33,7 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// Whether a frame coded from its source can still be decoded, as far as known.
-    pub(super) fn leads_on(&self, encoding: &Encoding<C::Picture>) -> bool {
+    pub(super) fn is_still_decodable(&self, encoding: &Encoding<C::Picture>) -> bool {
         let source = encoding.source;
         let may_arrive = !encoding.misdirected && self.transport.is_next_source(source);
         source == StateId::EMPTY || self.transport.is_held(source) || may_arrive
@@ -55,10 +55,10 @@ impl<C: Codec> SendingEnd<C> {
         }
         self.silent = silent;
         if !silent || self.talks(now) {
-            self.greets_at = None;
-        } else if self.greets_at.is_none_or(|at| at <= now) {
-            self.transport.greet(now);
-            self.greets_at = Some(now + self.path.greeting_pause(now));
+            self.hello_at = None;
+        } else if self.hello_at.is_none_or(|at| at <= now) {
+            self.transport.send_hello(now);
+            self.hello_at = Some(now + self.path.hello_interval(now));
         }
     }
 }

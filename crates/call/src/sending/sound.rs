@@ -8,7 +8,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::SendingEnd;
 use crate::codec::Codec;
-use crate::narrow::NarrowWay;
+use crate::narrow::NarrowPathShares;
 use crate::sound::SoundAllowance;
 
 impl<C: Codec> SendingEnd<C> {
@@ -32,7 +32,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Holds sound while a narrow path has enough in flight. To be called after each departure, arrival and loss.
     #[inline]
     pub(super) fn hold_sound(&mut self, now: Timestamp) {
-        if let Some(narrow) = self.narrow_way() {
+        if let Some(narrow) = self.narrow_path_shares() {
             let held = narrow.must_hold(now, self.transport.in_flight());
             self.transport.hold_sound(now, held);
         }
@@ -40,7 +40,7 @@ impl<C: Codec> SendingEnd<C> {
 
     /// The narrow-path mode, which applies only with sound.
     #[inline]
-    pub(super) fn narrow_way(&self) -> Option<&NarrowWay> {
+    pub(super) fn narrow_path_shares(&self) -> Option<&NarrowPathShares> {
         self.sound.as_ref().map(|_| &self.narrow)
     }
 
@@ -59,7 +59,7 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// The part of `target` that sound and messages leave for pictures.
-    pub(super) fn left_for_pictures(&self, now: Timestamp, target: Bitrate) -> Bitrate {
+    pub(super) fn rate_for_pictures(&self, now: Timestamp, target: Bitrate) -> Bitrate {
         let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         target.saturating_sub(taken).saturating_sub(self.messages.bitrate(now))
     }
@@ -72,15 +72,16 @@ impl<C: Codec> SendingEnd<C> {
     /// Sets the payload of new frames to the maximum of the path. It is lower if words would wait long between
     /// fragments.
     pub(super) fn fit_payload(&mut self) {
-        let most = self.narrow_way().and_then(NarrowWay::most_payload);
+        let most = self.narrow_path_shares().and_then(NarrowPathShares::max_payload);
         self.payload = most.map_or(self.path_payload, |most| most.min(self.path_payload));
         self.transport.set_payload(usize::try_from(self.payload.get()).unwrap_or(usize::MAX));
     }
 
     /// Minimum pause after a fragment of a picture, because of sound on a narrow path.
     pub(super) fn narrow_pause(&self, now: Timestamp) -> Duration {
-        let pause = |narrow: &NarrowWay| narrow.least_pause(self.payload, self.talks(now), self.transport.in_flight());
-        self.narrow_way().map_or(Duration::ZERO, pause)
+        let pause =
+            |narrow: &NarrowPathShares| narrow.min_pause(self.payload, self.talks(now), self.transport.in_flight());
+        self.narrow_path_shares().map_or(Duration::ZERO, pause)
     }
 
     /// Records that feedback for the other end's media was sent, with `carried` link bytes.
@@ -91,7 +92,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Whether the path may be so narrow that this end must acknowledge at its lowest rate. Its acknowledgements wait
     /// in the same queue as its pictures and words, but that queue shows in them only later.
     #[must_use]
-    pub fn is_way_narrow(&self, now: Timestamp) -> bool {
-        self.narrow_way().is_some_and(|narrow| narrow.thins_feedback(now))
+    pub fn is_path_narrow(&self, now: Timestamp) -> bool {
+        self.narrow_path_shares().is_some_and(|narrow| narrow.thins_feedback(now))
     }
 }

@@ -15,7 +15,7 @@ use crate::receiving::Display;
 /// ahead).
 pub const LIP_SYNC: Duration = Duration::from_millis(45);
 /// Maximum number of waiting pictures: about a second.
-const MOST_HELD: usize = 60;
+const MAX_WAITING_PICTURES: usize = 60;
 /// Number of shown pictures whose delays count.
 const DELAYS: usize = 150;
 /// Share of pictures that should appear with their sound.
@@ -26,7 +26,7 @@ const IN_TIME: f64 = 0.9;
 pub struct LipSync<C: Codec = Vp8> {
     held: VecDeque<Display<C>>,
     /// Time of a moment, and capture time of the sound heard then.
-    heard: Option<(Timestamp, Timestamp)>,
+    playback: Option<(Timestamp, Timestamp)>,
     /// Delays from capture to the possible display, in nanoseconds between two clocks.
     delays: RecentDelays,
     errors: Distribution,
@@ -40,7 +40,7 @@ impl<C: Codec> LipSync<C> {
     pub fn new(is_on: bool) -> Self {
         Self {
             held: VecDeque::new(),
-            heard: None,
+            playback: None,
             delays: RecentDelays::new(DELAYS),
             errors: Distribution::of_milliseconds(),
             is_on,
@@ -48,15 +48,15 @@ impl<C: Codec> LipSync<C> {
     }
 
     /// Sets the capture time of the sound heard at `now`; none during silence.
-    pub fn hear(&mut self, now: Timestamp, captured: Option<Timestamp>) {
-        self.heard = captured.map(|captured| (now, captured));
+    pub fn on_playback(&mut self, now: Timestamp, captured: Option<Timestamp>) {
+        self.playback = captured.map(|captured| (now, captured));
     }
 
     /// Adds a picture that could be shown at `now`.
     pub fn push(&mut self, now: Timestamp, display: Display<C>) {
         self.delays.note(difference(now, display.captured_at), i64::MIN);
         self.held.push_back(display);
-        if self.held.len() > MOST_HELD {
+        if self.held.len() > MAX_WAITING_PICTURES {
             self.held.pop_front();
         }
     }
@@ -64,7 +64,7 @@ impl<C: Codec> LipSync<C> {
     /// Minimum delay from capture to playing at which sound is heard with most pictures; nanoseconds between two
     /// clocks. None before the first picture, and if pictures do not wait either.
     #[must_use]
-    pub fn least_sound_delay(&self) -> Option<i64> {
+    pub fn min_sound_delay(&self) -> Option<i64> {
         let delay = self.is_on.then(|| self.delays.within(IN_TIME)).flatten()?;
         Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
     }
@@ -72,8 +72,8 @@ impl<C: Codec> LipSync<C> {
     /// Time from `now` until the sound of a picture captured at `captured` is heard, minus the unnoticed difference.
     /// Zero if it was heard, or without sound.
     fn wait(&self, now: Timestamp, captured: Timestamp) -> Duration {
-        let Some((at, heard)) = self.heard.filter(|_| self.is_on) else { return Duration::ZERO };
-        let ahead = difference(captured, heard).saturating_sub(difference(now, at));
+        let Some((at, playback)) = self.playback.filter(|_| self.is_on) else { return Duration::ZERO };
+        let ahead = difference(captured, playback).saturating_sub(difference(now, at));
         Duration::from_nanos(ahead.saturating_sub(nanoseconds(LIP_SYNC)).max(0).unsigned_abs())
     }
 
@@ -84,8 +84,8 @@ impl<C: Codec> LipSync<C> {
             shown = self.held.pop_front();
         }
         let shown = shown?;
-        if let Some((at, heard)) = self.heard {
-            let ahead = difference(shown.captured_at, heard).saturating_sub(difference(now, at));
+        if let Some((at, playback)) = self.playback {
+            let ahead = difference(shown.captured_at, playback).saturating_sub(difference(now, at));
             self.errors.add(ahead.unsigned_abs() as f64 * 1e-6);
         }
         Some(Display { displayed_at: now, ..shown })
@@ -95,7 +95,7 @@ impl<C: Codec> LipSync<C> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let first = self.held.front()?;
-        let since = self.heard.map_or(Timestamp::ZERO, |(at, _)| at);
+        let since = self.playback.map_or(Timestamp::ZERO, |(at, _)| at);
         Some(since + self.wait(since, first.captured_at))
     }
 
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn picture_waits_until_its_sound_is_near() {
         let mut sync = LipSync::new(true);
-        sync.hear(at(200), Some(at(100)));
+        sync.on_playback(at(200), Some(at(100)));
         sync.push(at(200), picture(0, 180, 200));
         // Its sound is heard at 280 ms; a difference of 45 ms is unnoticed.
         assert_eq!(sync.poll_timeout(), Some(at(235)));
@@ -149,7 +149,7 @@ mod tests {
     fn newest_picture_is_shown_at_once_without_sound() {
         let mut silent = LipSync::new(true);
         let mut off = LipSync::new(false);
-        off.hear(at(200), Some(at(100)));
+        off.on_playback(at(200), Some(at(100)));
         for sync in [&mut silent, &mut off] {
             sync.push(at(200), picture(0, 150, 200));
             sync.push(at(200), picture(1, 180, 200));
@@ -157,7 +157,7 @@ mod tests {
             assert!(sync.poll(at(300)).is_none());
         }
         assert_eq!(off.errors().map(|errors| errors.p50), Some(80.0));
-        assert_eq!(off.least_sound_delay(), None);
+        assert_eq!(off.min_sound_delay(), None);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         for frame in 0..100 {
             sync.push(at(1_000 + u64::from(frame)), picture(frame, 900 + u64::from(frame), 0));
         }
-        assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
+        assert_eq!(sync.min_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
     }
 
     #[test]
@@ -177,6 +177,6 @@ mod tests {
             let captured = 1_000 + 40 * u64::from(frame);
             sync.push(at(captured + delay), picture(frame, captured, captured + delay));
         }
-        assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
+        assert_eq!(sync.min_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
     }
 }

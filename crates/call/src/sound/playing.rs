@@ -19,12 +19,12 @@ pub trait Playback<P>: Send {
     /// [`SoundFailure`] if the sink fails.
     fn play(&mut self, now: Timestamp) -> Result<(), SoundFailure>;
     /// Capture time of the sound heard now, on the sender's clock; none during silence.
-    fn heard(&self) -> Option<Timestamp>;
+    fn playing_captured_at(&self) -> Option<Timestamp>;
     /// Sets the minimum delay between capture and playing, nanoseconds between two clocks, within bounds.
-    fn set_least_delay(&mut self, delay: i64);
-    /// Scores so far. `shortest_way` is none if both ends have one clock. Otherwise it is the known delay of the
+    fn set_min_delay(&mut self, delay: i64);
+    /// Scores so far. `one_way_delay` is none if both ends have one clock. Otherwise it is the known delay of the
     /// fastest packet, and delays are relative to it.
-    fn scores(&mut self, shortest_way: Option<Duration>) -> SoundScores;
+    fn scores(&mut self, one_way_delay: Option<Duration>) -> SoundScores;
 }
 
 /// Scores of a call's sound.
@@ -47,10 +47,10 @@ pub struct SoundScores {
 }
 
 /// Player with its scores, and an optional sink.
-pub struct Playing<D: Decode> {
+pub struct SoundPlayer<D: Decode> {
     player: Player<D>,
     sink: Option<Box<dyn SoundSink>>,
-    heard: Option<Timestamp>,
+    playing_captured_at: Option<Timestamp>,
     /// Mouth-to-ear delays above [`Self::reference`], milliseconds.
     delays: Distribution,
     /// Delay of the first packet from capture to arrival minus one second, and the minimum delay of all; nanoseconds
@@ -62,14 +62,14 @@ pub struct Playing<D: Decode> {
 /// Upper bound of the first packet's excess delay over later ones, nanoseconds.
 const SURELY_LATER: i64 = 1_000_000_000;
 
-impl<D: Decode> Playing<D> {
+impl<D: Decode> SoundPlayer<D> {
     /// A player without packets.
     #[must_use]
     pub fn new(decoder: D, sink: Option<Box<dyn SoundSink>>) -> Self {
         Self {
             player: Player::new(decoder),
             sink,
-            heard: None,
+            playing_captured_at: None,
             delays: Distribution::of_milliseconds(),
             reference: None,
             least: i64::MAX,
@@ -96,7 +96,7 @@ impl<D: Decode> Playing<D> {
     }
 }
 
-impl<D: Decode + Send> Playback<D::Payload> for Playing<D>
+impl<D: Decode + Send> Playback<D::Payload> for SoundPlayer<D>
 where
     D::Payload: Send,
 {
@@ -113,7 +113,7 @@ where
         let start = |end: Timestamp| {
             Timestamp::from_nanos(end.as_nanos().saturating_sub(lockstep_sound::FRAME_DURATION.as_nanos() as u64))
         };
-        self.heard = self.player.heard().map(start);
+        self.playing_captured_at = self.player.playing_captured_at().map(start);
         let reference = self.reference.unwrap_or(0);
         while let Some(delay) = self.player.poll_delay() {
             self.delays.add(delay.saturating_sub(reference).max(0) as f64 * 1e-6);
@@ -121,19 +121,19 @@ where
         self.sink.as_mut().map_or(Ok(()), |sink| sink.play(&frame))
     }
 
-    fn heard(&self) -> Option<Timestamp> {
-        self.heard
+    fn playing_captured_at(&self) -> Option<Timestamp> {
+        self.playing_captured_at
     }
 
-    fn set_least_delay(&mut self, delay: i64) {
-        self.player.set_least_delay(delay);
+    fn set_min_delay(&mut self, delay: i64) {
+        self.player.set_min_delay(delay);
     }
 
-    fn scores(&mut self, shortest_way: Option<Duration>) -> SoundScores {
+    fn scores(&mut self, one_way_delay: Option<Duration>) -> SoundScores {
         let statistics = self.player.statistics();
         let reference = self.reference.unwrap_or(0);
         // A packet leaves after the duration of its frame.
-        let shift = shortest_way.map_or(reference, |way| {
+        let shift = one_way_delay.map_or(reference, |way| {
             let fastest = nanoseconds(way + lockstep_sound::FRAME_DURATION);
             reference.saturating_sub(self.least).saturating_add(fastest)
         });

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{
-    CallArguments, CallSettings, ClipName, ControlWords, LinkWords, OptionValue, Seconds, SoundName,
+    CallArguments, CallSettings, ClipName, ControlArguments, LinkArguments, OptionValue, Seconds, SoundName,
 };
 use lockstep_control::Controllers;
 use lockstep_media::sink_path;
@@ -27,9 +27,9 @@ pub struct CallCommand {
     #[arg(long, default_value = "generated", value_parser = ClipName::from_word)]
     clip: ClipName,
     #[command(flatten)]
-    link: LinkWords,
+    link: LinkArguments,
     #[command(flatten)]
-    control: ControlWords,
+    control: ControlArguments,
     /// Scored length of the call.
     #[arg(long, default_value = "30", value_parser = Seconds::from_word)]
     seconds: Seconds,
@@ -67,10 +67,10 @@ pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     let given = CallArguments {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
-        ..arguments.link.said().clone().or(arguments.control.said().clone())
+        ..arguments.link.given().clone().or(arguments.control.given().clone())
     };
-    let heard = arguments.audio_output.as_deref();
-    if heard.is_some() && arguments.audio.is_none() {
+    let audio_output = arguments.audio_output.as_deref();
+    if audio_output.is_some() && arguments.audio.is_none() {
         bail!("--audio-output requires --audio: without it, the call has no sound");
     }
     let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings_with(controllers)? };
@@ -83,15 +83,15 @@ pub fn run(arguments: &CallCommand, controllers: &Controllers) -> Result<()> {
     };
     let observation = &arguments.observation;
     let receiver_qlog = observation.receiver_qlog();
-    let own = [("--sink", sink), ("--audio-output", heard), decisions, ("--qlog", receiver_qlog.as_deref())];
+    let own = [("--sink", sink), ("--audio-output", audio_output), decisions, ("--qlog", receiver_qlog.as_deref())];
     let others = [&own[..], &observation.outputs()].concat();
     arguments.output.check(&others, &live.settings.inputs())?;
     live.check()?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;
-    let qlog = observation.qlog_words();
+    let qlog = observation.qlog_arguments();
     let mut observed = Observation::open(&observation.without_qlog())?;
-    observed.tell();
+    observed.print_addresses();
     let mut take = |sample: &Sample| observed.take(sample);
     let called = call(&live, &interruption, output.observer(), Some(Observed { take: &mut take, qlog }));
     let observed = observed.finish();

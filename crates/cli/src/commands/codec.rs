@@ -117,7 +117,7 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     output.with_context(writing)?.finish()?;
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
-    aside!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
+    eprint_line!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
     failure.map_or(Ok(()), |failure| {
         Err(broke_off(&arguments.input, failure, &arguments.output, &format!("{frames} pictures")))
     })

@@ -45,8 +45,8 @@ struct ConstantRow {
 
 impl ConstantRow {
     fn of(tuned: &Tuned) -> Self {
-        let Constant { about, unit, least, most, is_whole, lab, .. } = tuned.constant;
-        Self { name: tuned.name(), value: tuned.value, unit, least, most, whole: is_whole, about, lab }
+        let Constant { about, unit, min, max, is_whole, lab, .. } = tuned.constant;
+        Self { name: tuned.name(), value: tuned.value, unit, least: min, most: max, whole: is_whole, about, lab }
     }
 }
 
@@ -55,7 +55,7 @@ fn print(rows: &[([String; 3], String)]) {
     let width = |column: usize| rows.iter().map(|(cells, _)| cells[column].len()).max().unwrap_or(0);
     let (first, second, third) = (width(0), width(1), width(2));
     for ([name, value, range], last) in rows {
-        say!("{name:first$}   {value:second$}   {range:third$}   {last}");
+        print_line!("{name:first$}   {value:second$}   {range:third$}   {last}");
     }
 }
 
@@ -74,16 +74,16 @@ pub fn run(arguments: &ControllersArguments, controllers: &Controllers) -> Resul
     if !arguments.constants {
         let widest = controllers.names().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, meaning) in controllers.names() {
-            say!("{name:widest$}   {meaning}");
+            print_line!("{name:widest$}   {meaning}");
         }
         return Ok(());
     }
     let row = |tuned: &Tuned| {
-        let Constant { about, unit, least, most, lab, .. } = tuned.constant;
+        let Constant { about, unit, min, max, lab, .. } = tuned.constant;
         let value = format!("{} {unit}", tuned.value).trim_end().to_owned();
-        ([tuned.name(), value, format!("{least} to {most}")], format!("{about} (lab: {lab})"))
+        ([tuned.name(), value, format!("{min} to {max}")], format!("{about} (lab: {lab})"))
     };
     print(&tuned.iter().map(row).collect::<Vec<_>>());
-    say!("\n{} tuned constants", tuned.len());
+    print_line!("\n{} tuned constants", tuned.len());
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use lockstep_configuration::{LinkWords, OptionValue, Seconds};
+use lockstep_configuration::{LinkArguments, OptionValue, Seconds};
 use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, Move};
 use lockstep_live::Ticket;
 use lockstep_runner::interruption::Interruption;
@@ -45,7 +45,7 @@ pub struct EmulateArguments {
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     listen: SocketAddr,
     #[command(flatten)]
-    link: LinkWords,
+    link: LinkArguments,
     /// Time at which the near side changes its network. From then on, the far side finds it at another port, and nobody
     /// at the old one. May be repeated.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
@@ -97,11 +97,11 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
     let to = match arguments.to.as_ref().context("no far side was given; name a ticket or HOST:PORT")? {
         FarSide::Ticket(ticket) => {
             let through = Ticket { addresses: near, rendezvous: Vec::new(), ..ticket.clone() };
-            say!("ticket: {through}");
+            print_line!("ticket: {through}");
             ticket.addresses.clone()
         }
         FarSide::Address(name) => {
-            say!(
+            print_line!(
                 "emulating a link from {} to {name}",
                 near.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             );

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
-use lockstep_configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
+use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Freshness, Identity, Listener, MOST_STREAMS, OpenSink, OtherEnd, Receiving,
+    CallHandle, CallKind, CallOptions, Freshness, Identity, Listener, MAX_STREAMS, OpenSink, Receiving, RemoteEnd,
     Sending, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_of_stream, sink_path};
@@ -21,11 +21,11 @@ use lockstep_runner::interruption::Interruption;
 use lockstep_runner::output_file::{self, is_standard_output, standard_output_is_taken};
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
-use lockstep_runner::status_line::{StatusLine, say};
+use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
 
 use crate::call_files::{CallFiles, of_call};
-use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
+use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::commands::source_argument::{SourceArgument, stream_names};
@@ -37,7 +37,7 @@ use crate::reporter::{Logs, Reporter, StatusArgument};
 /// Default maximum of pixels of a decoded picture, those of 4096x2304.
 ///
 /// A frame has 1.5 bytes per pixel, 14 MB at this size, and at most about 40 are held.
-pub const MOST_PIXELS: usize = 4096 * 2304;
+pub const MAX_PIXELS: usize = 4096 * 2304;
 /// Default silence in seconds after which a call ends, as in WebRTC's consent (RFC 7675, section 5.1).
 pub const IDLE_SECONDS: &str = "30";
 
@@ -62,7 +62,7 @@ pub struct SendArguments {
     /// Ticket that `lockstep receive` printed; otherwise LOCKSTEP_TICKET, or the command asks for it.
     ticket: Option<String>,
     #[command(flatten)]
-    way: WayArguments,
+    route: RouteArguments,
     /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, any other input of
     /// ffmpeg, or `-` for standard input. Each further --source is another video stream. Streams share one budget by
     /// priority, and the receiver learns their names.
@@ -81,9 +81,9 @@ pub struct SendArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    speaking: SpeakingArguments,
+    speaking: SoundSourceArguments,
     #[command(flatten)]
-    control: ControlWords,
+    control: ControlArguments,
     /// File for the sender's part of the per-frame log during the call, one line of JSON per frame.
     #[arg(long)]
     log: Option<PathBuf>,
@@ -106,7 +106,7 @@ pub struct ReceiveArguments {
     #[command(flatten)]
     listening: ListeningArguments,
     #[command(flatten)]
-    way: WayArguments,
+    route: RouteArguments,
     /// Where the pictures go: `window`; `none`; a .webm or .mkv file (VP8 encoded again, with the sound); an .ivf file
     /// (the same without sound); a .y4m file; or `-` for y4m on standard output. A file grows during the call and plays
     /// even if the receiver is killed. Each of several video streams has a separate window or file, such as
@@ -114,9 +114,9 @@ pub struct ReceiveArguments {
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]
-    hearing: HearingArguments,
+    hearing: SoundSinkArguments,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
-    #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
+    #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
     max_pixels: usize,
     /// Give up if no sender joins within this time; `none` waits without limit.
     #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
@@ -165,16 +165,16 @@ pub struct ListeningArguments {
 
 /// Which paths to the peer a call may use.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct WayArguments {
+pub struct RouteArguments {
     /// Send everything through the rendezvous, which hides this peer's address from the other.
     #[arg(long)]
     relay_only: bool,
 }
 
-impl WayArguments {
+impl RouteArguments {
     /// The peer of `ticket`.
-    pub fn peer(self, ticket: Ticket) -> OtherEnd {
-        if self.relay_only { OtherEnd::ByRendezvous(ticket) } else { OtherEnd::Of(ticket) }
+    pub fn peer(self, ticket: Ticket) -> RemoteEnd {
+        if self.relay_only { RemoteEnd::ByRendezvous(ticket) } else { RemoteEnd::Of(ticket) }
     }
 }
 
@@ -196,13 +196,13 @@ impl ListeningArguments {
     }
 
     /// Opens the listener and makes its ticket.
-    pub fn listener(&self, way: WayArguments) -> Result<(Listener, Ticket)> {
+    pub fn listener(&self, route: RouteArguments) -> Result<(Listener, Ticket)> {
         let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
-        if way.relay_only && servers.is_empty() {
+        if route.relay_only && servers.is_empty() {
             bail!("--relay-only requires a rendezvous: name it with --rendezvous HOST:PORT");
         }
         let identity = if self.reusable { Identity::standing(&standing_identity()?)? } else { Identity::new()? };
-        let listener = Listener::bind(self.listen, identity)?.meeting_at(&servers, way.relay_only);
+        let listener = Listener::bind(self.listen, identity)?.meeting_at(&servers, route.relay_only);
         let mut others = Vec::new();
         for name in &self.address {
             others.extend(resolve(name)?);
@@ -210,7 +210,7 @@ impl ListeningArguments {
         let ticket = listener.ticket(&others)?;
         let leads_here = ticket.addresses.iter().all(|address| address.ip().is_loopback());
         if self.listen.ip().is_unspecified() && ticket.rendezvous.is_empty() && leads_here {
-            aside!(
+            eprint_line!(
                 "lockstep: warning: this machine has no network address, and the ticket works on this machine \
                  only; name an address at which others reach it with --address HOST:PORT"
             );
@@ -249,7 +249,7 @@ pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<T
     }
     // Reading stops after the maximum length of a ticket, because the line may never end.
     let mut line = Vec::new();
-    let longest = Ticket::LONGEST_TEXT as u64 + 1;
+    let longest = Ticket::MAX_TEXT_BYTES as u64 + 1;
     stdin().lock().take(longest).read_until(b'\n', &mut line).context("cannot read a ticket")?;
     if line.trim_ascii().is_empty() {
         bail!("no ticket was given; write it after the command, in LOCKSTEP_TICKET, or on standard input");
@@ -258,12 +258,12 @@ pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<T
 }
 
 /// Ticket of a listener, and whether it was printed.
-pub struct HandedOut {
+pub struct ListenerTicket {
     ticket: Ticket,
     is_printed: bool,
 }
 
-impl HandedOut {
+impl ListenerTicket {
     /// Ticket that is not printed yet.
     pub fn new(ticket: Ticket) -> Self {
         Self { ticket, is_printed: false }
@@ -276,7 +276,7 @@ impl HandedOut {
     pub fn print(&mut self, command: &str, status: StatusArgument) {
         let text = self.ticket.to_string();
         if status == StatusArgument::Json {
-            return say(&StatusLine::Ticket(text));
+            return print_status(&StatusLine::Ticket(text));
         }
         if std::mem::replace(&mut self.is_printed, true) {
             return;
@@ -284,9 +284,9 @@ impl HandedOut {
         if stdout().is_terminal()
             && let Ok(code) = qrcode::QrCode::with_error_correction_level(&text, qrcode::EcLevel::L)
         {
-            say!("{}", code.render::<qrcode::render::unicode::Dense1x2>().build());
+            print_line!("{}", code.render::<qrcode::render::unicode::Dense1x2>().build());
         }
-        say!("ticket: {text}\njoin with: lockstep {command} TICKET");
+        print_line!("ticket: {text}\njoin with: lockstep {command} TICKET");
     }
 }
 
@@ -359,7 +359,7 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
     let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
     let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
     let options = CallOptions {
-        peer: arguments.way.peer(ticket),
+        peer: arguments.route.peer(ticket),
         kind: CallKind::OneWay,
         sending,
         receiving: Vec::new(),
@@ -409,12 +409,12 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     check(&outputs, &inputs, arguments.status)?;
     arguments.listening.check_streams(sink_path(&arguments.sink)?, false)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
-    let (listener, ticket) = arguments.listening.listener(arguments.way)?;
+    let (listener, ticket) = arguments.listening.listener(arguments.route)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
     let mut pages = Pages::serve(&arguments.observation)?;
     let stop = arguments.program.stop(&interruption, None);
-    let mut ticket = HandedOut::new(ticket);
+    let mut ticket = ListenerTicket::new(ticket);
     let mut files = CallFiles::default();
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     service.serve(listener, |listener| {
@@ -430,7 +430,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         files.print();
         ticket.print("send", arguments.status);
         let mut loudspeaker = loudspeaker;
-        let receiving = (0..MOST_STREAMS).map(|_| {
+        let receiving = (0..MAX_STREAMS).map(|_| {
             let sink = arguments.sink.clone();
             let open_sink: OpenSink =
                 Box::new(move |stream, format| open_sink(&sink_of_stream(&sink, stream)?, format));
@@ -438,7 +438,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             Receiving { end, open_sink, loudspeaker: loudspeaker.take() }
         });
         let options = CallOptions {
-            peer: OtherEnd::At(listener),
+            peer: RemoteEnd::At(listener),
             kind: CallKind::OneWay,
             sending: Vec::new(),
             receiving: receiving.collect(),

@@ -11,7 +11,7 @@ use lockstep_configuration::{OptionValue, SoundName};
 use lockstep_live::Loudspeaker;
 use lockstep_media::records_sound;
 use lockstep_runner::output_file::in_one_line;
-use lockstep_sound::{Nowhere, SoundSink, SoundSource};
+use lockstep_sound::{DiscardSoundSink, SoundSink, SoundSource};
 
 use crate::call_files::of_call;
 use crate::sound_file::SoundRecording;
@@ -58,7 +58,7 @@ fn device<T>(opened: Result<T>, missing: &mut Option<String>) -> Option<T> {
 
 /// Sound that a live call sends.
 #[derive(Debug, Clone, Args)]
-pub struct SpeakingArguments {
+pub struct SoundSourceArguments {
     /// Sound of the call: `microphone`; `tone`, a synthetic voice with pauses; `silence`; a WAV file, repeated; or
     /// `none`. Without a value, it is `tone`. The default of `talk` is the microphone if there is one; that of `send`
     /// is `none`.
@@ -66,7 +66,7 @@ pub struct SpeakingArguments {
     audio: Option<SoundName>,
 }
 
-impl SpeakingArguments {
+impl SoundSourceArguments {
     fn is(&self, word: &str) -> bool {
         self.audio.as_ref().is_some_and(|sound| sound.as_str() == word)
     }
@@ -94,7 +94,7 @@ impl SpeakingArguments {
 
 /// Sink of the sound that a live call receives.
 #[derive(Debug, Clone, Args)]
-pub struct HearingArguments {
+pub struct SoundSinkArguments {
     /// Where the peer's sound goes: `speaker`, a WAV file, `nowhere` (scored and recorded, not played), or `none` (not
     /// even recorded). The default of `talk` is the loudspeaker if there is one. A .webm or .mkv sink records sound by
     /// default.
@@ -102,7 +102,7 @@ pub struct HearingArguments {
     audio_output: Option<PathBuf>,
 }
 
-impl HearingArguments {
+impl SoundSinkArguments {
     fn file(&self) -> Option<&Path> {
         let words = [SPEAKER, NONE, NOWHERE];
         self.audio_output.as_deref().filter(|&path| !words.iter().any(|word| path == Path::new(word)))
@@ -123,11 +123,11 @@ impl HearingArguments {
     ///
     /// A picture sink that records sound requires a sound sink, even one that plays nothing.
     pub fn open(&self, usual: LiveSound<'_>, lip_sync: bool, sink: &str) -> Result<Option<Loudspeaker>> {
-        let recorded = || records_sound(sink).then(|| Box::new(Nowhere) as Box<dyn SoundSink>);
+        let recorded = || records_sound(sink).then(|| Box::new(DiscardSoundSink) as Box<dyn SoundSink>);
         let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
             (Some(path), _) => Some(Box::new(SoundRecording::create(path)?)),
             (None, Some(word)) if word == Path::new(SPEAKER) => Some(speaker()?),
-            (None, Some(word)) if word == Path::new(NOWHERE) => Some(Box::new(Nowhere)),
+            (None, Some(word)) if word == Path::new(NOWHERE) => Some(Box::new(DiscardSoundSink)),
             (None, Some(_)) => None,
             (None, None) => match usual {
                 LiveSound::Device(missing) => device(speaker(), &mut missing.loudspeaker),

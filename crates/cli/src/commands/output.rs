@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_measure::{CallObserver, CallReport};
+use lockstep_measure::{CallReport, FrameObserver};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
 
@@ -52,8 +52,8 @@ pub struct OpenOutput<'a> {
 
 impl OpenOutput<'_> {
     /// Observer that writes the per-frame log, if requested.
-    pub fn observer(&self) -> Option<Box<dyn CallObserver>> {
-        self.frames.as_ref().map(|frames| Box::new(frames.clone()) as Box<dyn CallObserver>)
+    pub fn observer(&self) -> Option<Box<dyn FrameObserver>> {
+        self.frames.as_ref().map(|frames| Box::new(frames.clone()) as Box<dyn FrameObserver>)
     }
 
     /// Prints the scores of a call with the planned length `seconds`, and writes the requested files.
@@ -64,19 +64,19 @@ impl OpenOutput<'_> {
             print_sound(sound);
         }
         if let Some(opposite) = &report.opposite {
-            say!("the opposite way");
+            print_line!("the opposite way");
             print_scores(&opposite.scores);
             opposite.sound.iter().for_each(print_sound);
         }
         let scores = self.arguments.json.as_deref().map_or(Ok(()), |path| {
             write_json(path, report)?;
-            say!("scores        {}", path.display());
+            print_line!("scores        {}", path.display());
             Ok(())
         });
         let frames = self.frames.and_then(|frames| frames.lock().ok()?.take());
         let frames = frames.zip(self.arguments.frames.as_deref()).map_or(Ok(()), |(frames, path)| {
             frames.finish()?;
-            say!("frames        {}", path.display());
+            print_line!("frames        {}", path.display());
             Ok(())
         });
         // A failure of one file does not prevent the other.

@@ -69,14 +69,14 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     let interruption = Interruption::watch()?;
     let addresses = server.addresses()?;
     if arguments.listen.ip().is_unspecified() && addresses.iter().all(|address| address.ip().is_loopback()) {
-        aside!("lockstep: warning: this machine has no network address; only local peers reach the rendezvous");
+        eprint_line!("lockstep: warning: this machine has no network address; only local peers reach the rendezvous");
     }
     for address in addresses {
-        say!("rendezvous at {address}; talk through it with: lockstep talk --rendezvous {address}");
+        print_line!("rendezvous at {address}; talk through it with: lockstep talk --rendezvous {address}");
     }
     let newest = Arc::new(Mutex::new(RendezvousStatus::default()));
     if let Some(address) = arguments.metrics {
-        say!("metrics at {}", serve_rendezvous(address, Arc::clone(&newest))?);
+        print_line!("metrics at {}", serve_rendezvous(address, Arc::clone(&newest))?);
     }
     let (quiet, mut changing) = (arguments.quiet, ChangingLine::default());
     server.run(|status| {

@@ -46,7 +46,7 @@ impl Service<'_> {
             }
             let Some(next) = next else { return outcome };
             if let Err(error) = outcome {
-                aside!("lockstep: {}", in_one_line(&error));
+                eprint_line!("lockstep: {}", in_one_line(&error));
             }
             listener = next;
         }
@@ -60,15 +60,15 @@ impl Service<'_> {
         }
         if finished.dropped > 0 {
             let pictures = finished.dropped;
-            aside!("lockstep: warning: the sink was too slow and dropped {pictures} pictures");
+            eprint_line!("lockstep: warning: the sink was too slow and dropped {pictures} pictures");
         }
         let ended = match finished.result {
             Ok(ended) => Some(ended),
             // The user or the parent program ended the call during an outage, which is not a failure.
-            Err(error @ LiveError::Unheard { .. })
+            Err(error @ LiveError::PeerSilent { .. })
                 if self.program.is_attached() || self.interruption.check().is_err() =>
             {
-                aside!("lockstep: warning: {error}");
+                eprint_line!("lockstep: warning: {error}");
                 None
             }
             Err(error) => return output_file::all([Err(error.into()), written]),
@@ -76,10 +76,10 @@ impl Service<'_> {
         written?;
         self.interruption.check()?;
         if self.status == StatusArgument::Line && ended == Some(Ended::ByPeer) {
-            say!("the other end ended the call");
+            print_line!("the other end ended the call");
         }
         if !finished.joined && ended == Some(Ended::Done) {
-            aside!("lockstep: nobody answered");
+            eprint_line!("lockstep: nobody answered");
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
         Err(error) => matches!(
             error,
             LiveError::Silent { .. }
-                | LiveError::Unheard { .. }
+                | LiveError::PeerSilent { .. }
                 | LiveError::PeerFailed
                 | LiveError::Restarted
                 | LiveError::Replaced

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_configuration::{Observers, SimulateWords, Simulated};
+use lockstep_configuration::{Observers, SimulateArguments, Simulated};
 use lockstep_control::Controllers;
 use lockstep_measure::SharedSessionMeter;
 use lockstep_runner::output_file;
@@ -26,7 +26,7 @@ const OPPOSITE: &str = "opposite";
 #[derive(Debug, Clone, Args)]
 pub struct SimulateCommand {
     #[command(flatten)]
-    simulation: SimulateWords,
+    simulation: SimulateArguments,
     #[command(flatten)]
     output: OutputArguments,
     /// WAV file for the received sound; requires --audio.
@@ -41,16 +41,16 @@ pub struct SimulateCommand {
 /// `lockstep simulate`.
 pub fn run(command: &SimulateCommand, controllers: &Controllers) -> Result<()> {
     let settings = command.simulation.settings_with(controllers)?;
-    let heard = command.audio_output.as_deref();
-    if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
+    let audio_output = command.audio_output.as_deref();
+    if audio_output.is_some() && (settings.audio.is_none() || settings.modelled) {
         bail!("--audio-output requires --audio and a call with the real codec; a modelled call has no audible sound");
     }
-    command.output.check(&[("--audio-output", heard), command.decisions.output()], &settings.inputs())?;
+    command.output.check(&[("--audio-output", audio_output), command.decisions.output()], &settings.inputs())?;
     let output = command.output.open()?;
     let decisions = command.decisions.log();
     decisions.open_whole()?;
-    let heard = heard.map(SoundFile::create).transpose()?;
-    let sound = heard.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
+    let audio_output = audio_output.map(SoundFile::create).transpose()?;
+    let sound = audio_output.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
     let kind = if settings.modelled { "modelled" } else { "simulate" };
     let name = serde_json::to_string(&settings.record())?;
     let logs = [false, true].map(|is_opposite| {
@@ -82,6 +82,6 @@ pub fn run(command: &SimulateCommand, controllers: &Controllers) -> Result<()> {
         }
         log.finish(&mut meter.lock(), report.scores.scored_seconds as u64)?;
     }
-    heard.map_or(Ok(()), SoundFile::complete)?;
+    audio_output.map_or(Ok(()), SoundFile::complete)?;
     output_file::all([output.write(settings.length.as_f64(), &report), decisions.finish()])
 }

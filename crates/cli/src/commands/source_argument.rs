@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 
-use lockstep_live::{MOST_STREAMS, StreamName};
+use lockstep_live::{MAX_STREAMS, StreamName};
 
 /// A video source and its stream: `SOURCE[,name=NAME][,priority=NUMBER]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,8 +44,8 @@ impl FromStr for SourceArgument {
 /// # Errors
 /// If there are too many streams, or two have the same name.
 pub fn stream_names(sources: &[SourceArgument]) -> Result<Vec<StreamName>> {
-    if sources.len() > MOST_STREAMS {
-        bail!("--source: expected at most {MOST_STREAMS} video streams, got {}", sources.len());
+    if sources.len() > MAX_STREAMS {
+        bail!("--source: expected at most {MAX_STREAMS} video streams, got {}", sources.len());
     }
     let mut names = Vec::new();
     for (number, source) in sources.iter().enumerate() {

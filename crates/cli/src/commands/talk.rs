@@ -6,10 +6,10 @@ use std::sync::PoisonError;
 use anyhow::Result;
 use clap::Args;
 
-use lockstep_configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
+use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, Freshness, OpenSink, OtherEnd, OwnPicture, Receiving, Sending, Stop,
+    CallHandle, CallKind, CallOptions, Finished, Freshness, OpenSink, OwnPicture, Receiving, RemoteEnd, Sending, Stop,
     StreamName,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
@@ -21,16 +21,16 @@ use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live::{
-    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, WayArguments, check, connection_id, limit,
+    IDLE_SECONDS, Limit, ListenerTicket, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit,
     menu_runner, sink_of_call, ticket_to_join,
 };
-use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
+use crate::commands::live_sound::{LiveSound, MissingDevices, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::decisions::DecisionsArgument;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
-use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words, notice};
+use crate::reporter::{Logs, Reporter, SharedWindowText, StatusArgument, WindowText, notice};
 
 /// Default camera.
 const CAMERA: &str = "/dev/video0";
@@ -43,7 +43,7 @@ pub struct TalkArguments {
     #[command(flatten)]
     listening: ListeningArguments,
     #[command(flatten)]
-    way: WayArguments,
+    route: RouteArguments,
     /// Your video source: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, any other input
     /// of ffmpeg, or `-` for standard input. The default is the camera, or `generated` if there is none.
     #[arg(long)]
@@ -67,17 +67,17 @@ pub struct TalkArguments {
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
-    #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
+    #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
     max_pixels: usize,
     /// Seed of the generated clip.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    speaking: SpeakingArguments,
+    speaking: SoundSourceArguments,
     #[command(flatten)]
-    hearing: HearingArguments,
+    hearing: SoundSinkArguments,
     #[command(flatten)]
-    control: ControlWords,
+    control: ControlArguments,
     /// File for the log of your pictures during the call, one line of JSON for each.
     #[arg(long, value_name = "FILE")]
     send_log: Option<PathBuf>,
@@ -119,12 +119,12 @@ impl TalkArguments {
 /// Overlay of a call's window: your picture, a caption and a notice. Its keys are commands.
 struct CallOverlay {
     own: OwnPicture,
-    words: SharedWords,
+    words: SharedWindowText,
     handle: CallHandle,
 }
 
 impl CallOverlay {
-    fn words(&self) -> Words {
+    fn words(&self) -> WindowText {
         self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -188,14 +188,14 @@ struct Talk {
     /// Keys, lines and the window send commands by it.
     handle: CallHandle,
     /// The ticket that others join with.
-    ticket: Option<HandedOut>,
+    ticket: Option<ListenerTicket>,
     /// Whether the notices about missing devices are printed.
     gave_notice: bool,
 }
 
 impl Talk {
     /// Runs one call with `peer` until `stop` ends it.
-    fn call(&mut self, arguments: &TalkArguments, peer: OtherEnd, stop: Stop) -> Result<(Reporter, Finished)> {
+    fn call(&mut self, arguments: &TalkArguments, peer: RemoteEnd, stop: Stop) -> Result<(Reporter, Finished)> {
         let Self { clock, control, .. } = self;
         let clock = *clock;
         let mut missing = MissingDevices::default();
@@ -213,7 +213,7 @@ impl Talk {
         let own = OwnPicture::default();
         let format = source.format();
         let source = own.of(source);
-        let words = SharedWords::default();
+        let words = SharedWindowText::default();
         // The window opens before a ticket is printed, so that a failure shows first.
         let open: OpenSink = if arguments.sink() == "window" {
             let overlay = CallOverlay { own, words: words.clone(), handle: self.handle.clone() };
@@ -225,7 +225,7 @@ impl Talk {
         };
         decisions.open_growing()?;
         let observation = Observation::on(&mut self.pages, &arguments.observation)?;
-        let qlog = observation.quic_log(!matches!(peer, OtherEnd::At(_)));
+        let qlog = observation.quic_log(!matches!(peer, RemoteEnd::At(_)));
         let logs = Logs { sent: arguments.send_log.as_deref(), shown: arguments.receive_log.as_deref() };
         let mut session = arguments.session.open("talk", "peer", None)?;
         if let Some(log) = &mut session {
@@ -278,10 +278,10 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let interruption = Interruption::watch()?;
     // The listener opens before the log of an earlier call is truncated.
     let (peer, ticket) = match joined {
-        Some(ticket) => (arguments.way.peer(ticket), None),
+        Some(ticket) => (arguments.route.peer(ticket), None),
         None => {
-            let (listener, ticket) = arguments.listening.listener(arguments.way)?;
-            (OtherEnd::At(listener), Some(HandedOut::new(ticket)))
+            let (listener, ticket) = arguments.listening.listener(arguments.route)?;
+            (RemoteEnd::At(listener), Some(ListenerTicket::new(ticket)))
         }
     };
     let wait = if ticket.is_some() { "none" } else { WAIT };
@@ -293,7 +293,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let handle = CallHandle::new();
     let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
-        say!("keys: {KEYS}");
+        print_line!("keys: {KEYS}");
     }
     // Standard input belongs to a script, unless the call has no other controls.
     let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
@@ -303,13 +303,13 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let mut talk = Talk { clock, control, wait, pages, handle, ticket, gave_notice: false };
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     let outcome = match peer {
-        OtherEnd::At(listener) => {
+        RemoteEnd::At(listener) => {
             let mut files = CallFiles::default();
             service.serve(listener, |listener| {
                 files = arguments.listening.files_after(&files, &outputs);
                 files.print();
                 let arguments = arguments.of_call(files.number())?;
-                let (reporter, finished) = talk.call(&arguments, OtherEnd::At(listener), Box::new(stop.clone()))?;
+                let (reporter, finished) = talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))?;
                 Ok(ServedCall { reporter, finished, files: files.clone() })
             })
         }

@@ -59,7 +59,7 @@ pub struct TraceArguments {
 }
 
 /// Longest time for the minimum video delay: one day, the maximum length of a call.
-const LONGEST_FLOOR: Duration = Duration::from_secs(86_400);
+const MAX_FLOOR_TIME: Duration = Duration::from_secs(86_400);
 
 /// Characters of a bar, from empty to full.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -72,12 +72,17 @@ fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
     let floor =
         VideoDelayFloor::new(&link, Timestamp::ZERO).with_coding(arguments.encode_ms.get(), arguments.decode_ms.get());
     let captures = (0u64..).map(|index| arguments.rate.time_of(index));
-    let captures = captures.take_while(|&at| at < length.min(LONGEST_FLOOR)).map(|at| Timestamp::ZERO + at);
+    let captures = captures.take_while(|&at| at < length.min(MAX_FLOOR_TIME)).map(|at| Timestamp::ZERO + at);
     match floor.over(captures) {
         Some(delay) => {
-            say!("video delay floor   p50 {:.1} ms   mean {:.1} ms   p95 {:.1} ms", delay.p50, delay.mean, delay.p95);
+            print_line!(
+                "video delay floor   p50 {:.1} ms   mean {:.1} ms   p95 {:.1} ms",
+                delay.p50,
+                delay.mean,
+                delay.p95
+            );
         }
-        None => say!("video delay floor   none: nothing ever passes"),
+        None => print_line!("video delay floor   none: nothing ever passes"),
     }
 }
 
@@ -107,8 +112,8 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
     let column = length / columns;
     let digits = if length < Duration::from_millis(100) { 3 } else { 1 };
     let column_digits = if column < Duration::from_millis(100) { 3 } else { 2 };
-    say!("{}", trace.summary());
-    say!(
+    print_line!("{}", trace.summary());
+    print_line!(
         "{:.digits$} s   mean {}   lowest {}   highest {} (each over {:.column_digits$} s)",
         length.as_secs_f64(),
         trace.mean_capacity(start, start + length),
@@ -116,7 +121,7 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
         most,
         column.as_secs_f64(),
     );
-    say!("{drawing}");
+    print_line!("{drawing}");
     if arguments.floor {
         print_floor(arguments, &trace, length);
     }
@@ -130,6 +135,6 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
         _ => bail!("{}: the name must end in .up, .down, .trace, .json or .csv", path.display()),
     };
     write_text(path, &text.with_context(|| format!("cannot write {}", path.display()))?)?;
-    say!("written to {}", path.display());
+    print_line!("written to {}", path.display());
     Ok(())
 }

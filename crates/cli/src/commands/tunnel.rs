@@ -16,10 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
-use lockstep_configuration::{CallArguments, LinkWords, Seconds, counters};
+use lockstep_configuration::{CallArguments, LinkArguments, Seconds, counters};
 use lockstep_emulator::{
-    EmulatorStatus, Go, Namespace, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
-    run_again_in_user_namespace,
+    EmulatorStatus, Namespace, NextAction, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult,
+    is_in_own_user_namespace, run_again_in_user_namespace,
 };
 use lockstep_link::LinkStatistics;
 use lockstep_runner::interruption::Interrupted;
@@ -39,7 +39,7 @@ const NO_PROGRAM: u8 = 127;
 /// Error that ends the command with an exit status, and a message if there is one.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct EndsWith {
+pub struct ExitError {
     /// The exit status.
     pub status: u8,
     /// Message for the user; empty if the program printed its own.
@@ -54,7 +54,7 @@ fn start_word(text: &str) -> Result<StartWord, String> {
     Ok(StartWord(match text {
         "first-packet" => Start::FirstPacket,
         "now" => Start::Now,
-        "signal" => Start::Told,
+        "signal" => Start::Signal,
         text => {
             let wrong = || format!("expected first-packet, now, signal or seconds since 1970, found \"{text}\"");
             let seconds: f64 = text.parse().map_err(|_| wrong())?;
@@ -164,7 +164,7 @@ fn side(namespace: &Namespace) -> Value {
 }
 
 fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elapsed: f64) -> Value {
-    let TunnelResult { carriage, strays, scheduling } = result;
+    let TunnelResult { emulation, foreign_packets, scheduling } = result;
     let way = |statistics: &LinkStatistics| {
         let mut counts = json!(counters(statistics));
         let mean = statistics.mean_queueing_delay().as_secs_f64() * 1e3;
@@ -180,15 +180,15 @@ fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elaps
         "seed": seed,
         "near": side(tunnel.near()),
         "far": side(tunnel.far()),
-        "started_at": carriage.started_at.map(|at| at.as_secs_f64()),
+        "started_at": emulation.started_at.map(|at| at.as_secs_f64()),
         "seconds": elapsed,
-        "forward": way(&carriage.forward),
-        "reverse": way(&carriage.reverse),
-        "before_start_packets": carriage.before_start,
-        "stray_packets": strays,
-        "overflow_packets": carriage.overflow,
-        "refused_packets": carriage.refused,
-        "lateness": carriage.lateness,
+        "forward": way(&emulation.forward),
+        "reverse": way(&emulation.reverse),
+        "before_start_packets": emulation.before_start,
+        "stray_packets": foreign_packets,
+        "overflow_packets": emulation.overflow,
+        "refused_packets": emulation.refused,
+        "lateness": emulation.lateness,
         "scheduling": scheduling,
     })
 }
@@ -200,7 +200,7 @@ fn shell_status(status: ExitStatus) -> u8 {
 }
 
 /// Whether a program of this name exists.
-fn is_there(program: &OsString) -> bool {
+fn exists(program: &OsString) -> bool {
     let path = Path::new(program);
     if path.components().count() > 1 {
         return path.is_file();
@@ -213,19 +213,19 @@ fn is_there(program: &OsString) -> bool {
 pub fn run(
     arguments: &TunnelArguments,
     status: Option<StatusArgument>,
-    link: &LinkWords,
+    link: &LinkArguments,
     length: Option<Seconds>,
     log: Option<&Path>,
 ) -> Result<()> {
     let program = &arguments.command;
     run_link(arguments, status, link, length, log).map_err(|error| {
-        if error.is::<EndsWith>() || error.is::<Interrupted>() {
+        if error.is::<ExitError>() || error.is::<Interrupted>() {
             return error;
         }
         let missing = error.downcast_ref::<TunnelError>().is_some_and(TunnelError::is_missing);
         match (missing, program.is_empty()) {
-            (true, _) => Error::new(EndsWith { status: MISSING, message: format!("{error:#}") }),
-            (false, false) => Error::new(EndsWith { status: FAILED, message: format!("{error:#}") }),
+            (true, _) => Error::new(ExitError { status: MISSING, message: format!("{error:#}") }),
+            (false, false) => Error::new(ExitError { status: FAILED, message: format!("{error:#}") }),
             (false, true) => error,
         }
     })
@@ -243,7 +243,7 @@ fn open(arguments: &TunnelArguments) -> Result<Tunnel, TunnelError> {
 fn run_link(
     arguments: &TunnelArguments,
     status: Option<StatusArgument>,
-    link: &LinkWords,
+    link: &LinkArguments,
     length: Option<Seconds>,
     log: Option<&Path>,
 ) -> Result<()> {
@@ -252,15 +252,15 @@ fn run_link(
     let trace = settings.trace.trace().clone();
     let (forward, reverse) = settings.links()?;
     output_file::check(&[("--json", json.as_deref()), ("--log", log)], &settings.inputs())?;
-    if let Some(first) = program.first().filter(|first| !is_there(first)) {
+    if let Some(first) = program.first().filter(|first| !exists(first)) {
         let message = format!("cannot find the program {}", first.to_string_lossy());
-        return Err(EndsWith { status: NO_PROGRAM, message }.into());
+        return Err(ExitError { status: NO_PROGRAM, message }.into());
     }
     // Defaults fill in the options that were not given, as in reports of calls.
-    let mut recorded = CallArguments { ecn: None, ..link.said().clone() }.settings()?.options();
+    let mut recorded = CallArguments { ecn: None, ..link.given().clone() }.settings()?.options();
     // The settings of a call refuse ECN for most controllers; here any program may use it.
     recorded.ecn = Some(settings.ecn);
-    let options_of_link = json!(recorded.record(LinkWords::GROUPS));
+    let options_of_link = json!(recorded.record(LinkArguments::GROUPS));
     let signals = Signals::watch()?;
     let tunnel = open(arguments)?;
     let (packets, log) = log.map(PacketCsv::create).transpose()?.unzip();
@@ -270,7 +270,7 @@ fn run_link(
     });
     let (near, far) = (tunnel.near(), tunnel.far());
     // Standard output belongs to the program.
-    let print_line = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
+    let print_line = |line: &str| if program.is_empty() { print_line!("{line}") } else { eprint_line!("{line}") };
     match status {
         StatusArgument::Json => print_line(
             &json!({ "event": "ready", "process": std::process::id(), "near": side(near), "far": side(far) })
@@ -311,10 +311,10 @@ fn run_link(
     let any = signals.any.clone();
     let go = |now: &EmulatorStatus| {
         elapsed = now.elapsed;
-        let mut go = Go::On;
+        let mut go = NextAction::On;
         for signal in signals.take() {
             match (signal, &child) {
-                (SIGUSR1, _) => go = Go::Start,
+                (SIGUSR1, _) => go = NextAction::Start,
                 (SIGCHLD, _) => {}
                 (signal, None) => ended_by = Some(signal),
                 // The terminal sends these signals to the program, too.
@@ -352,7 +352,7 @@ fn run_link(
             Some(Ok(None)) | None => {}
         }
         let end_requested = end_requested.load(Ordering::Relaxed);
-        if ended.is_some() || ended_by.is_some() || failure.is_some() || end_requested { Go::Stop } else { go }
+        if ended.is_some() || ended_by.is_some() || failure.is_some() || end_requested { NextAction::Stop } else { go }
     };
     let carried = tunnel.run(options, go, || any.swap(false, Ordering::Relaxed));
     changing.end();
@@ -378,7 +378,7 @@ fn run_link(
         }
         StatusArgument::Line => {
             let milliseconds = |value: Option<f64>| lockstep_runner::progress::figure(value, 3);
-            let lateness = carried.carriage.lateness;
+            let lateness = carried.emulation.lateness;
             print_line(&format!(
                 "late by {} ms at the median, {} ms at the 99th percentile, {} ms at most",
                 milliseconds(lateness.p50_ms),
@@ -393,7 +393,7 @@ fn run_link(
     }
     match (ended, ended_by) {
         (Some(status), _) if !status.success() => {
-            Err(EndsWith { status: shell_status(status), message: String::new() }.into())
+            Err(ExitError { status: shell_status(status), message: String::new() }.into())
         }
         (_, Some(signal)) => Err(Interrupted::by(signal).into()),
         _ => Ok(()),

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 /// Maximum number of concurrent clients; others are rejected.
-const MOST_CLIENTS: usize = 8;
+const MAX_CLIENTS: usize = 8;
 /// Interval between accepted clients, so that a flood of them does not occupy a core.
 const LET_IN: Duration = Duration::from_millis(2);
 /// Time limit for a client's request and for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum bytes of a request's head, and number of its headers.
-const LONGEST_REQUEST: usize = 8 << 10;
-const MOST_HEADERS: usize = 64;
+const MAX_REQUEST_BYTES: usize = 8 << 10;
+const MAX_HEADERS: usize = 64;
 
 /// Answer to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn serve(address: SocketAddr, pages: Pages) -> Result<SocketAddr> {
                 continue;
             };
             thread::sleep(LET_IN);
-            if clients.load(Ordering::Relaxed) >= MOST_CLIENTS {
+            if clients.load(Ordering::Relaxed) >= MAX_CLIENTS {
                 continue;
             }
             clients.fetch_add(1, Ordering::Relaxed);
@@ -122,11 +122,11 @@ fn answer(mut client: &TcpStream, bound: IpAddr, pages: &Pages) -> io::Result<()
 
 /// Answer to the request in `bytes`, and whether its body is sent; `None` while the request is incomplete.
 fn answer_to(bytes: &[u8], bound: IpAddr, pages: &Pages) -> Option<(Answer, bool)> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_REQUEST => return None,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_REQUEST_BYTES => return None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             return Some((Answer::refused("431 Request Header Fields Too Large"), true));
         }
@@ -198,14 +198,14 @@ mod tests {
         assert_eq!(status("POST /page HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some("405"));
         assert_eq!(status("GET /other HTTP/1.1\r\nHost: localhost\r\n\r\n"), Some("404"));
         assert_eq!(status("\u{1}\u{2}\r\n\r\n"), Some("400"));
-        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(LONGEST_REQUEST))), Some("431"));
-        assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_HEADERS + 1))), Some("431"));
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(MAX_REQUEST_BYTES))), Some("431"));
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1))), Some("431"));
     }
 
     #[test]
     fn silent_clients_do_not_block_other_clients() {
         let address = serve((Ipv4Addr::LOCALHOST, 0).into(), pages()).expect("a port is free");
-        let silent: Vec<TcpStream> = (0..3 * MOST_CLIENTS).filter_map(|_| TcpStream::connect(address).ok()).collect();
+        let silent: Vec<TcpStream> = (0..3 * MAX_CLIENTS).filter_map(|_| TcpStream::connect(address).ok()).collect();
         let began = Instant::now();
         let got = loop {
             let mut got = String::new();

@@ -31,7 +31,7 @@ use crate::call_files::of_call;
 /// Interval of the lines of `--stats`.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
 /// Samples kept for a page that is opened late: five minutes at five per second, about 1 MB.
-const MOST_SAMPLES: usize = 1_500;
+const MAX_SAMPLES: usize = 1_500;
 
 /// Outputs for observers of a call.
 #[derive(Debug, Clone, Args)]
@@ -89,7 +89,7 @@ impl ObservationArguments {
     }
 
     /// Arguments for the sender and the receiver process, which write the qlogs of a call.
-    pub fn qlog_words(&self) -> [Vec<String>; 2] {
+    pub fn qlog_arguments(&self) -> [Vec<String>; 2] {
         [self.qlog.clone(), self.receiver_qlog()].map(|path| {
             let file = path.map(|path| path.to_string_lossy().into_owned());
             file.into_iter().flat_map(|file| ["--qlog".to_owned(), file]).collect()
@@ -116,7 +116,7 @@ fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send
     };
     let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
     if !is_loopback(bound.ip()) {
-        aside!("lockstep: warning: anybody who reaches {bound} can read the {of}'s numbers");
+        eprint_line!("lockstep: warning: anybody who reaches {bound} can read the {of}'s numbers");
     }
     Ok(format!("http://{bound}/metrics"))
 }
@@ -152,7 +152,7 @@ impl Published {
         let Ok(text) = serde_json::to_string(sample) else { return };
         let mut kept = self.kept();
         kept.samples.push_back(text.into());
-        if kept.samples.len() > MOST_SAMPLES {
+        if kept.samples.len() > MAX_SAMPLES {
             kept.samples.pop_front();
             kept.before += 1;
         }
@@ -240,11 +240,11 @@ impl Observation {
     }
 
     /// Prints the addresses of the pages.
-    pub fn tell(&self) {
+    pub fn print_addresses(&self) {
         for (place, address) in &self.places {
             match place {
-                Place::Monitor => say!("monitor: {address}"),
-                Place::Metrics => say!("metrics: {address}"),
+                Place::Monitor => print_line!("monitor: {address}"),
+                Place::Metrics => print_line!("metrics: {address}"),
             }
         }
     }
@@ -318,9 +318,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_sample_numbers_continue() {
         let published = Published::default();
-        (0..2 * MOST_SAMPLES).for_each(|_| published.take(&Sample::default()));
+        (0..2 * MAX_SAMPLES).for_each(|_| published.take(&Sample::default()));
         let (next, samples) = published.since(0);
-        assert_eq!((next as usize, samples.len()), (2 * MOST_SAMPLES, MOST_SAMPLES));
+        assert_eq!((next as usize, samples.len()), (2 * MAX_SAMPLES, MAX_SAMPLES));
         assert_eq!(published.since(next - 3).1.len(), 3);
     }
 }

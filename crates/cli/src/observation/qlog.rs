@@ -74,8 +74,8 @@ fn without_window(record: Vec<u8>) -> Vec<u8> {
 
 /// An event of QUIC with round-trip times in milliseconds, as the schema requires: quinn-proto 0.11 writes seconds.
 fn in_milliseconds(event: Vec<u8>) -> Vec<u8> {
-    let is_told = event.windows(METRICS.len()).any(|window| window == METRICS);
-    let parsed = is_told.then(|| serde_json::from_slice::<Value>(event.strip_prefix(&[RECORD])?).ok()).flatten();
+    let is_metrics = event.windows(METRICS.len()).any(|window| window == METRICS);
+    let parsed = is_metrics.then(|| serde_json::from_slice::<Value>(event.strip_prefix(&[RECORD])?).ok()).flatten();
     let Some(mut parsed) = parsed else { return event };
     for name in ["min_rtt", "smoothed_rtt", "latest_rtt", "rtt_variance"] {
         if let Some(time) = parsed.get_mut("data").and_then(|data| data.get_mut(name))

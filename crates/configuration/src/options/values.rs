@@ -72,15 +72,15 @@ fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
 pub struct Passes(u8);
 
 impl Passes {
-    const MOST: u8 = 8;
+    const MAX_PASSES: u8 = 8;
 
     /// `passes`, or the nearest number in the range.
     #[must_use]
     pub const fn of(passes: u8) -> Self {
         match passes {
             0 => Self(1),
-            1..=Self::MOST => Self(passes),
-            _ => Self(Self::MOST),
+            1..=Self::MAX_PASSES => Self(passes),
+            _ => Self(Self::MAX_PASSES),
         }
     }
 
@@ -116,7 +116,7 @@ const OUT_OF_RANGE: &str = "it is out of range";
 
 whole_numbers! {
     u64: 0, u64::MAX, |value| Ok(value), |number| *number;
-    Passes: 1, u64::from(Passes::MOST),
+    Passes: 1, u64::from(Passes::MAX_PASSES),
         |value| Ok(Self::of(u8::try_from(value).map_err(|_| OUT_OF_RANGE)?)), |number| number.0;
     NonZero<u32>: 1, u64::from(u32::MAX),
         |value| Ok(u32::try_from(value).ok().and_then(Self::new).ok_or(OUT_OF_RANGE)?), |number| number.get();

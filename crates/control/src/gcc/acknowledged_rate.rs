@@ -8,15 +8,15 @@ use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// Lower bounds of the window (`RobustThroughputEstimatorSettings` in WebRTC).
-const LEAST_WINDOW: Duration = Duration::from_secs(1);
-const LEAST_FRAGMENTS: usize = 20;
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+const MIN_FRAGMENTS: usize = 20;
 /// Upper bounds of the window.
-const LONGEST_WINDOW: Duration = Duration::from_secs(5);
-const MOST_FRAGMENTS: usize = 500;
+const MAX_WINDOW: Duration = Duration::from_secs(5);
+const MAX_FRAGMENTS: usize = 500;
 /// Minimum number of fragments for an estimate.
 const REQUIRED_FRAGMENTS: usize = 10;
 /// If a fragment arrived this long before the newest one, the receiver's clock was set back.
-const MOST_REORDERED: Duration = Duration::from_secs(1);
+const MAX_REORDERING: Duration = Duration::from_secs(1);
 /// Lower bound of the sending time and of the arrival time.
 const SHORTEST: Duration = Duration::from_millis(1);
 
@@ -46,7 +46,7 @@ impl AcknowledgedRate {
     /// Adds arrived fragments.
     pub(super) fn on_acknowledged(&mut self, fragments: &[AcknowledgedFragment]) {
         for &AcknowledgedFragment { sent_at, arrived_at, size, .. } in fragments {
-            if self.window.back().is_some_and(|newest| newest.arrived_at > arrived_at + MOST_REORDERED) {
+            if self.window.back().is_some_and(|newest| newest.arrived_at > arrived_at + MAX_REORDERING) {
                 (self.newest_discarded, self.estimate) = (None, None);
                 self.window.clear();
             }
@@ -63,8 +63,8 @@ impl AcknowledgedRate {
     fn take_outside(&mut self) -> Option<Arrival> {
         let (oldest, newest) = (self.window.front()?, self.window.back()?);
         let span = newest.arrived_at.saturating_since(oldest.arrived_at);
-        let full = self.window.len() > LEAST_FRAGMENTS && span > LEAST_WINDOW;
-        if full || self.window.len() > MOST_FRAGMENTS || span > LONGEST_WINDOW { self.window.pop_front() } else { None }
+        let full = self.window.len() > MIN_FRAGMENTS && span > MIN_WINDOW;
+        if full || self.window.len() > MAX_FRAGMENTS || span > MAX_WINDOW { self.window.pop_front() } else { None }
     }
 
     fn rate(&self) -> Option<Bitrate> {
@@ -167,7 +167,7 @@ mod tests {
     fn window_is_bounded() {
         let mut rate = AcknowledgedRate::default();
         (0..5_000).for_each(|_| rate.on_acknowledged(&[acknowledged(10, 60, 125)]));
-        assert_eq!(rate.window.len(), MOST_FRAGMENTS);
+        assert_eq!(rate.window.len(), MAX_FRAGMENTS);
         assert!(rate.estimate().is_some());
     }
 }

@@ -11,11 +11,11 @@ const BURST: Duration = Duration::from_millis(5);
 /// Longest pause between arrivals of fragments that waited and then arrived together. They form one group.
 const BURST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest duration of such a group.
-const LONGEST_BURST: Duration = Duration::from_millis(100);
+const MAX_BURST: Duration = Duration::from_millis(100);
 /// If the receiver's clock gains this much between two groups, it jumped, and the state is reset.
 const CLOCK_JUMP: Duration = Duration::from_secs(3);
 /// Number of consecutive groups that arrived before their predecessor, before the state is reset.
-const MOST_REORDERED: u32 = 3;
+const MAX_REORDERED_GROUPS: u32 = 3;
 
 /// Intervals between two groups, both measured at their last fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Group {
         let overtook = fragment.arrived_at < self.last_arrived;
         (overtook || arrived < sent)
             && arrived <= BURST_PAUSE
-            && fragment.arrived_at.saturating_since(self.first_arrived) < LONGEST_BURST
+            && fragment.arrived_at.saturating_since(self.first_arrived) < MAX_BURST
     }
 }
 
@@ -108,7 +108,7 @@ impl ArrivalGroups {
                 }
                 if current.last_arrived < previous.last_arrived {
                     self.reordered += 1;
-                    if self.reordered >= MOST_REORDERED {
+                    if self.reordered >= MAX_REORDERED_GROUPS {
                         *self = Self::default();
                     }
                     return None;

@@ -8,7 +8,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 /// Size of a burst: the bytes that the pacing rate sends in this time, up to an upper bound (`kDefaultBurstInterval`
 /// and `kMaxBurstSize` in WebRTC).
 const BURST: Duration = Duration::from_millis(40);
-const MOST_BYTES: f64 = 63_000.0;
+const MAX_BURST_BYTES: f64 = 63_000.0;
 
 /// Bytes sent ahead of the pacing rate (media debt of `PacingController` in WebRTC).
 #[derive(Debug, Clone, Default)]
@@ -38,7 +38,7 @@ impl Bursts {
 }
 
 fn burst_bytes(pacing_rate: Bitrate) -> f64 {
-    pacing_rate.bytes_in(BURST).as_f64().min(MOST_BYTES)
+    pacing_rate.bytes_in(BURST).as_f64().min(MAX_BURST_BYTES)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) struct DelayBased {
     trendline: Trendline,
     detector: OveruseDetector,
     control: RateControl,
-    heard_at: Option<Timestamp>,
+    received_at: Option<Timestamp>,
     /// Whether a queue has marked a fragment and the rate has not decreased since.
     marked: bool,
     /// Time of the last decrease. Marks of fragments sent earlier are already applied.
@@ -48,7 +48,7 @@ impl DelayBased {
             trendline: Trendline::default(),
             detector: OveruseDetector::default(),
             control: RateControl::new(bounds, throughput_bounds_growth),
-            heard_at: None,
+            received_at: None,
             marked: false,
             decreased_at: Timestamp::ZERO,
             samples: 0,
@@ -115,12 +115,12 @@ impl DelayBased {
     }
 
     fn take(&mut self, now: Timestamp, fragment: &AcknowledgedFragment) {
-        if self.heard_at.is_none_or(|at| now.saturating_since(at) > TIMEOUT) {
+        if self.received_at.is_none_or(|at| now.saturating_since(at) > TIMEOUT) {
             self.groups = ArrivalGroups::default();
             self.trendline = Trendline::default();
             self.detector = OveruseDetector::default();
         }
-        self.heard_at = Some(now);
+        self.received_at = Some(now);
         if let Some(deltas) = self.groups.on_acknowledged(fragment) {
             self.trendline.update(deltas, fragment.arrived_at);
             self.samples += u64::from(self.trendline.is_full());

@@ -16,13 +16,13 @@ const INCREASE_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between two decreases, in addition to a round trip.
 const DECREASE_INTERVAL: Duration = Duration::from_millis(300);
 /// Minimum number of fragments in a loss report.
-const LEAST_FRAGMENTS: u64 = 20;
+const MIN_FRAGMENTS: u64 = 20;
 /// Start phase: while nothing is lost, only the delay-based estimate counts.
 const START: Duration = Duration::from_secs(2);
 /// Maximum age of a loss report: 1.2 times five seconds.
 const REPORT_AGE: Duration = Duration::from_secs(6);
 /// Longest silence before the rate falls by a factor per interval (`RttBasedBackoff` in WebRTC).
-const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+const MAX_SILENCE: Duration = Duration::from_secs(3);
 const SILENCE_DECREASE: f64 = 0.8;
 const SILENCE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -87,7 +87,7 @@ impl LossBased {
         }
         self.lost += lost;
         self.expected += arrived + lost;
-        if self.expected >= LEAST_FRAGMENTS {
+        if self.expected >= MIN_FRAGMENTS {
             self.report = Some((self.lost as f64 / self.expected as f64, now));
             self.report_counted = false;
             (self.lost, self.expected) = (0, 0);
@@ -153,7 +153,7 @@ impl LossBased {
     }
 
     fn is_silent(&self, now: Timestamp) -> bool {
-        self.silent_since.is_some_and(|since| now.saturating_since(since) > LONGEST_SILENCE)
+        self.silent_since.is_some_and(|since| now.saturating_since(since) > MAX_SILENCE)
     }
 
     fn remember(&mut self, now: Timestamp) {
@@ -167,7 +167,7 @@ impl LossBased {
     }
 
     fn set(&mut self, rate: Bitrate) {
-        self.rate = rate.min(self.delay_limit.unwrap_or(rate)).clamp(self.bounds.least, self.bounds.most);
+        self.rate = rate.min(self.delay_limit.unwrap_or(rate)).clamp(self.bounds.min, self.bounds.max);
     }
 }
 

@@ -6,7 +6,7 @@ use lockstep_transport::{AcknowledgedFragment, LostFragment};
 use lockstep_units::Timestamp;
 
 /// Upper bound of unconfirmed losses; older ones are dropped.
-const MOST_PENDING: usize = 16_384;
+const MAX_PENDING_LOSSES: usize = 16_384;
 
 /// Filter of losses. The transport also declares losses during silence, as in an outage; WebRTC does so only after
 /// feedback on later packets. Therefore a loss counts once a later fragment has arrived, unless the fragment itself
@@ -22,7 +22,7 @@ impl LossReports {
     /// Adds fragments that were declared lost. Returns the number of losses that this confirms.
     pub(super) fn on_loss(&mut self, lost: &[LostFragment]) -> u64 {
         self.pending.extend(lost.iter().map(|fragment| (fragment.sent_at, fragment.frame, fragment.fragment)));
-        while self.pending.len() > MOST_PENDING {
+        while self.pending.len() > MAX_PENDING_LOSSES {
             self.pending.pop_first();
         }
         self.settle()

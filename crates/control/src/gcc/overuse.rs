@@ -9,7 +9,7 @@ use super::trendline::Trendline;
 /// Factor of the slope, in addition to the number of groups. The product is a delay in milliseconds.
 const GAIN: f64 = 4.0;
 /// Upper bound of the number of groups in that product.
-const MOST_COUNTED_GROUPS: u32 = 60;
+const MAX_COUNTED_GROUPS: u32 = 60;
 /// Initial threshold and its bounds, milliseconds (draft-ietf-rmcat-gcc-02, section 5.4).
 const INITIAL_THRESHOLD: f64 = 12.5;
 const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
@@ -18,9 +18,9 @@ const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
 const GROWTH: f64 = 0.0087;
 const FALL: f64 = 0.039;
 /// Largest excess over the threshold that still adapts it, milliseconds. A larger one is a sudden change.
-const MOST_EXCESS: f64 = 15.0;
+const MAX_EXCESS_MS: f64 = 15.0;
 /// Longest pause between two groups that counts for the adaptation.
-const LONGEST_STEP: Duration = Duration::from_millis(100);
+const MAX_STEP: Duration = Duration::from_millis(100);
 /// Shortest overuse that counts.
 const OVERUSE_TIME: Duration = Duration::from_millis(10);
 
@@ -68,7 +68,7 @@ impl OveruseDetector {
             self.usage = Usage::Normal;
             return;
         }
-        let counted = f64::from(trendline.groups().min(MOST_COUNTED_GROUPS));
+        let counted = f64::from(trendline.groups().min(MAX_COUNTED_GROUPS));
         self.judge(counted * trendline.slope() * GAIN, trendline.slope(), sent, arrived_at);
     }
 
@@ -93,9 +93,9 @@ impl OveruseDetector {
     }
 
     fn adapt(&mut self, trend: f64, arrived_at: Timestamp) {
-        let since = arrived_at.saturating_since(self.adapted_at.unwrap_or(arrived_at)).min(LONGEST_STEP);
+        let since = arrived_at.saturating_since(self.adapted_at.unwrap_or(arrived_at)).min(MAX_STEP);
         self.adapted_at = Some(arrived_at);
-        if trend > self.threshold + MOST_EXCESS {
+        if trend > self.threshold + MAX_EXCESS_MS {
             return;
         }
         let speed = if trend < self.threshold { FALL } else { GROWTH };

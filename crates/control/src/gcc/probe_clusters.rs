@@ -6,20 +6,20 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// Smallest number of datagrams and duration of a probe (`ProbeController` and `BitrateProber` in WebRTC).
-pub(super) const LEAST_DATAGRAMS: u32 = 5;
+pub(super) const MIN_DATAGRAMS: u32 = 5;
 pub(super) const DURATION: Duration = Duration::from_millis(15);
 /// Share of a probe's datagrams and bytes that must arrive (`ProbeBitrateEstimator` in WebRTC).
-pub(super) const LEAST_RECEIVED: f64 = 0.80;
+pub(super) const MIN_RECEIVED_SHARE: f64 = 0.80;
 /// Longest delay of a datagram behind the probe's rate. A later datagram does not belong to the probe.
-const MOST_LATE: Duration = Duration::from_millis(10);
+const MAX_LATENESS: Duration = Duration::from_millis(10);
 /// Time after which an incomplete probe is dropped.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes requested from the encoder over the probe's size, since frames are usually smaller than their budgets.
 const MARGIN: f64 = 1.4;
 /// Multiple of the requested bytes after which an incomplete probe is dropped.
-const MOST_SPENT: u64 = 3;
+const MAX_SENT_RATIO: u64 = 3;
 /// Upper bounds of waiting probes and of remembered clusters.
-const MOST_WAITING: usize = 4;
+const MAX_WAITING_PROBES: usize = 4;
 const REMEMBERED: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Whether it contains this share of a probe's datagrams and bytes.
     fn is_enough(&self, share: f64) -> bool {
-        f64::from(self.datagrams) >= f64::from(LEAST_DATAGRAMS) * share
+        f64::from(self.datagrams) >= f64::from(MIN_DATAGRAMS) * share
             && self.bytes.as_f64() >= self.rate.bytes_in(DURATION).as_f64() * share
     }
 
@@ -75,7 +75,7 @@ impl ProbeClusters {
     /// Adds probes at these rates, in sequence.
     pub(super) fn request(&mut self, now: Timestamp, rates: Vec<Bitrate>) {
         for rate in rates {
-            if self.waiting.len() < MOST_WAITING {
+            if self.waiting.len() < MAX_WAITING_PROBES {
                 self.waiting.push_back(Probe { rate, requested_at: now, spent: ByteCount::ZERO });
             }
         }
@@ -99,15 +99,15 @@ impl ProbeClusters {
             self.waiting.pop_front();
             self.open = None;
         }
-        let most_spent = self.current(now).map(|probe| self.size(probe.rate).get().saturating_mul(MOST_SPENT));
-        let (Some(probe), Some(most_spent)) = (self.waiting.front_mut(), most_spent) else { return false };
+        let max_spent = self.current(now).map(|probe| self.size(probe.rate).get().saturating_mul(MAX_SENT_RATIO));
+        let (Some(probe), Some(max_spent)) = (self.waiting.front_mut(), max_spent) else { return false };
         probe.spent += size;
         let (rate, spent) = (probe.rate, probe.spent);
-        let gap = rate.time_for(self.payload).saturating_add(MOST_LATE);
+        let gap = rate.time_for(self.payload).saturating_add(MAX_LATENESS);
         let mut cluster = match self.open.take() {
             Some(open) if now.saturating_since(open.last_sent) <= gap => open,
             // The media ended early, but the probe is large enough if all of it arrives.
-            Some(open) if open.is_enough(LEAST_RECEIVED) => {
+            Some(open) if open.is_enough(MIN_RECEIVED_SHARE) => {
                 self.close(open);
                 return true;
             }
@@ -123,7 +123,7 @@ impl ProbeClusters {
         let complete = cluster.is_enough(1.0);
         if complete {
             self.close(cluster);
-        } else if spent.get() > most_spent {
+        } else if spent.get() > max_spent {
             self.waiting.pop_front();
         } else {
             self.open = Some(cluster);
@@ -150,7 +150,7 @@ impl ProbeClusters {
 
     /// Bytes of media requested for a probe at `rate`.
     fn size(&self, rate: Bitrate) -> ByteCount {
-        let least = ByteCount::new(self.payload.get().saturating_mul(u64::from(LEAST_DATAGRAMS)));
+        let least = ByteCount::new(self.payload.get().saturating_mul(u64::from(MIN_DATAGRAMS)));
         ByteCount::new((least.max(rate.bytes_in(DURATION)).as_f64() * MARGIN) as u64)
     }
 }

@@ -135,8 +135,8 @@ impl ProbeController {
 
     fn initiate(&mut self, now: Timestamp, mut rates: Vec<Bitrate>, mut further: bool) -> Vec<Bitrate> {
         for rate in &mut rates {
-            if *rate > self.bounds.most {
-                *rate = self.bounds.most;
+            if *rate > self.bounds.max {
+                *rate = self.bounds.max;
                 further = false;
             }
         }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn probes_end_at_the_bounds() {
         let most = Bitrate::from_kbps(1_000);
-        let mut controller = ProbeController::new(RateBounds { most, ..RateBounds::default() }, Probing::Always);
+        let mut controller = ProbeController::new(RateBounds { max: most, ..RateBounds::default() }, Probing::Always);
         assert_eq!(kbps(&controller.start(at(0))), [900, 1_000]);
         assert_eq!(kbps(&controller.set_estimate(at(100), most)), NONE);
     }

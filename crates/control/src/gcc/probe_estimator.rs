@@ -6,17 +6,17 @@ use std::time::Duration;
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::probe_clusters::{Cluster, DURATION, LEAST_DATAGRAMS, LEAST_RECEIVED};
+use super::probe_clusters::{Cluster, DURATION, MIN_DATAGRAMS, MIN_RECEIVED_SHARE};
 
 /// Largest ratio of arrival rate to sending rate. Beyond it the measurement is invalid (`ProbeBitrateEstimator` in
 /// WebRTC).
-const MOST_SPEEDUP: f64 = 2.0;
+const MAX_SPEEDUP: f64 = 2.0;
 /// Ratio of arrival rate to sending rate below which the probe filled the path.
 const UNSATURATED: f64 = 0.9;
 /// Usable share of the arrival rate of such a probe.
 const USED_SHARE: f64 = 0.95;
 /// Longest probe.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_PROBE_DURATION: Duration = Duration::from_secs(1);
 /// Number of remembered clusters.
 const REMEMBERED: usize = 8;
 
@@ -73,19 +73,20 @@ impl ProbeEstimator {
 
 impl Received {
     fn rate(&self, cluster: &Cluster) -> Option<Bitrate> {
-        let enough_bytes = cluster.rate.bytes_in(DURATION).as_f64() * LEAST_RECEIVED;
-        if f64::from(self.datagrams) < f64::from(LEAST_DATAGRAMS) * LEAST_RECEIVED || self.bytes.as_f64() < enough_bytes
+        let enough_bytes = cluster.rate.bytes_in(DURATION).as_f64() * MIN_RECEIVED_SHARE;
+        if f64::from(self.datagrams) < f64::from(MIN_DATAGRAMS) * MIN_RECEIVED_SHARE
+            || self.bytes.as_f64() < enough_bytes
         {
             return None;
         }
         let sending = self.last_sent.saturating_since(self.first_sent);
         let arriving = self.last_arrived.saturating_since(self.first_arrived);
-        if [sending, arriving].iter().any(|time| time.is_zero() || *time > LONGEST) {
+        if [sending, arriving].iter().any(|time| time.is_zero() || *time > MAX_PROBE_DURATION) {
             return None;
         }
         let sent = Bitrate::mean(self.bytes.saturating_sub(self.last_sent_size), sending);
         let arrived = Bitrate::mean(self.bytes.saturating_sub(self.first_arrived_size), arriving);
-        if arrived > sent.mul_f64(MOST_SPEEDUP) {
+        if arrived > sent.mul_f64(MAX_SPEEDUP) {
             return None;
         }
         Some(if arrived < sent.mul_f64(UNSATURATED) { arrived.mul_f64(USED_SHARE) } else { sent.min(arrived) })

@@ -14,11 +14,11 @@ const DECREASE: f64 = 0.85;
 const INCREASE: f64 = 1.08;
 /// Minimum growth, bit/s per second. WebRTC adds 1 kb/s per feedback and expects feedback every 50 ms. Here the
 /// feedback interval varies, so growth depends on time only.
-const LEAST_INCREASE_A_SECOND: f64 = 20_000.0;
+const MIN_INCREASE_BPS_PER_SECOND: f64 = 20_000.0;
 /// Longest step of a multiplicative increase.
-const LONGEST_STEP: Duration = Duration::from_secs(1);
+const MAX_STEP: Duration = Duration::from_secs(1);
 /// Upper bound of the rate: this multiple of the throughput plus this many bit/s.
-const MOST_OVER_THROUGHPUT: (f64, u64) = (1.5, 10_000);
+const MAX_RATE_OVER_THROUGHPUT: (f64, u64) = (1.5, 10_000);
 /// Detector time. Near the capacity, the rate grows by one packet per response time: twice the sum of round-trip time
 /// and this.
 const DETECTION_TIME: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const DETECTION_TIME: Duration = Duration::from_millis(100);
 const PACKET: ByteCount = ByteCount::new(1_200);
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
 /// Minimum growth near the capacity, bit/s per second.
-const LEAST_ADDITIVE: f64 = 4_000.0;
+const MIN_ADDITIVE_BPS_PER_SECOND: f64 = 4_000.0;
 /// Bounds of the time between two decreases, which is otherwise a round trip. It does not apply if the throughput is
 /// below half the rate.
 const DECREASE_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
@@ -111,11 +111,11 @@ impl RateControl {
         }
         let since = now.saturating_since(self.changed_at.unwrap_or(now));
         self.changed_at = Some(now);
-        let (factor, constant) = MOST_OVER_THROUGHPUT;
+        let (factor, constant) = MAX_RATE_OVER_THROUGHPUT;
         let limit = if self.throughput_bounds_growth {
             self.throughput.mul_f64(factor) + Bitrate::from_bps(constant)
         } else {
-            self.bounds.most
+            self.bounds.max
         };
         if self.rate >= limit {
             return;
@@ -124,8 +124,8 @@ impl RateControl {
         let growth = if self.link_capacity.estimate().is_some() {
             self.additive_a_second() * since.as_secs_f64()
         } else {
-            let since = since.min(LONGEST_STEP).as_secs_f64();
-            (rate * (libm::pow(INCREASE, since) - 1.0)).max(LEAST_INCREASE_A_SECOND * since)
+            let since = since.min(MAX_STEP).as_secs_f64();
+            (rate * (libm::pow(INCREASE, since) - 1.0)).max(MIN_INCREASE_BPS_PER_SECOND * since)
         };
         self.rate = self.bounded(Bitrate::from_bps((rate + growth).round() as u64).min(limit));
     }
@@ -135,7 +135,7 @@ impl RateControl {
         let frame = self.rate.bytes_in(FRAME_INTERVAL).as_f64();
         let packet = frame / (frame / PACKET.as_f64()).ceil().max(1.0);
         let response = (self.round_trip + DETECTION_TIME) * 2;
-        (packet * 8.0 / response.as_secs_f64()).max(LEAST_ADDITIVE)
+        (packet * 8.0 / response.as_secs_f64()).max(MIN_ADDITIVE_BPS_PER_SECOND)
     }
 
     fn decrease(&mut self, now: Timestamp) {
@@ -155,7 +155,7 @@ impl RateControl {
     }
 
     fn bounded(&self, rate: Bitrate) -> Bitrate {
-        rate.clamp(self.bounds.least, self.bounds.most)
+        rate.clamp(self.bounds.min, self.bounds.max)
     }
 }
 
@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn rate_stays_within_its_bounds() {
         let mut control = control(300);
-        assert_eq!(control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::ZERO)), RateBounds::default().least);
+        assert_eq!(control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::ZERO)), RateBounds::default().min);
         control.set_rate(Timestamp::ZERO, Bitrate::from_kbps(1_000_000));
-        assert_eq!(control.rate(), RateBounds::default().most);
+        assert_eq!(control.rate(), RateBounds::default().max);
     }
 }

@@ -330,6 +330,6 @@ fn arbitrary_times_and_sizes_keep_the_target_in_bounds() {
         };
         call.gcc.on_feedback(call.now, &feedback);
         let target = call.gcc.allowance(&at(call.now), InFlight::default()).target;
-        assert!((RateBounds::default().least..=RateBounds::default().most).contains(&target), "{target}");
+        assert!((RateBounds::default().min..=RateBounds::default().max).contains(&target), "{target}");
     }
 }

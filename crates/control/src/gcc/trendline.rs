@@ -11,7 +11,7 @@ const WINDOW: usize = 20;
 /// Weight of the past in the smoothed delay.
 const SMOOTHING: f64 = 0.9;
 /// Upper bound of the group count.
-const MOST_GROUPS: u32 = 1_000;
+const MAX_GROUPS: u32 = 1_000;
 
 /// Trend line filter (`TrendlineEstimator` in WebRTC, which replaced the draft's Kalman filter).
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ impl Trendline {
     /// Adds a group that arrived at `arrived_at`. The time of its comparison, slightly later, is accurate enough.
     pub(super) fn update(&mut self, deltas: GroupDeltas, arrived_at: Timestamp) {
         let origin = *self.origin.get_or_insert(arrived_at);
-        self.groups = (self.groups + 1).min(MOST_GROUPS);
+        self.groups = (self.groups + 1).min(MAX_GROUPS);
         self.accumulated_milliseconds += deltas.delay_change_milliseconds();
         self.smoothed_milliseconds =
             SMOOTHING * self.smoothed_milliseconds + (1.0 - SMOOTHING) * self.accumulated_milliseconds;

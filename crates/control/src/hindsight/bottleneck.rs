@@ -12,7 +12,7 @@ const QUEUE_SHARE: f64 = 0.75;
 /// Share of the target delay that the queue may reach if it drops by delay.
 const TARGET_SHARE: f64 = 0.5;
 /// Minimum number of packets in such a queue: one in service and more behind it.
-const LEAST_PACKETS: u64 = 3;
+const MIN_PACKETS: u64 = 3;
 
 /// The bottleneck and its queue.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Bottleneck {
         let memory = memory.map(|memory| ByteCount::new((QUEUE_SHARE * memory) as u64).max(least));
         let Some(target) = self.queue.target else { return memory };
         let in_time = self.carried(now, now + target.mul_f64(TARGET_SHARE));
-        let in_time = in_time.max(ByteCount::new((LEAST_PACKETS as f64 * self.datagram) as u64));
+        let in_time = in_time.max(ByteCount::new((MIN_PACKETS as f64 * self.datagram) as u64));
         Some(memory.map_or(in_time, |memory| memory.min(in_time)))
     }
 

@@ -7,7 +7,7 @@ use lockstep_units::{ByteCount, Timestamp};
 /// Number of idle frame intervals with a budget, after which no frame is known to fit the budget.
 const IDLE_INTERVALS: f64 = 2.5;
 /// Upper bound of that time at low frame rates; coding one picture takes less.
-const LONGEST_IDLE: Duration = Duration::from_millis(120);
+const MAX_IDLE: Duration = Duration::from_millis(120);
 /// Growth of the next offer (lab: 2026-11-notes-control).
 const GROWTH: f64 = 2.0;
 /// Factor of the failed offer with each sent frame, since later pictures may be easier.
@@ -45,7 +45,7 @@ impl SmallestFrame {
         let room = room.as_f64();
         let (offer, since) = self.offered.map_or((room, now), |(offer, since)| (offer.max(room), since));
         self.offered = Some((offer, since));
-        if now.saturating_since(since) > interval.mul_f64(IDLE_INTERVALS).min(LONGEST_IDLE) {
+        if now.saturating_since(since) > interval.mul_f64(IDLE_INTERVALS).min(MAX_IDLE) {
             self.too_small = offer;
             self.enough = self.enough.max(GROWTH * offer);
             self.offered = None;

@@ -93,14 +93,14 @@ impl Arrived {
 
 /// Timer of decisions: every [`INTERVAL`] from the first arrival on, also without arrivals.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rhythm {
+pub(super) struct DecisionTimer {
     due: Option<Timestamp>,
 }
 
 /// Maximum number of decisions during a silence; more would not change the result.
-const MOST_MISSED: u32 = 25;
+const MAX_MISSED_DECISIONS: u32 = 25;
 
-impl Rhythm {
+impl DecisionTimer {
     /// Starts the timer at the first packet.
     pub(super) fn begin(&mut self, now: Timestamp, interval: Duration) {
         self.due.get_or_insert(now + interval);
@@ -109,7 +109,7 @@ impl Rhythm {
     /// Time of the next decision that is due by `now`.
     pub(super) fn next(&mut self, now: Timestamp, interval: Duration) -> Option<Timestamp> {
         let mut due = self.due.filter(|&due| due <= now)?;
-        if now.saturating_since(due) > interval * MOST_MISSED {
+        if now.saturating_since(due) > interval * MAX_MISSED_DECISIONS {
             due = now;
         }
         self.due = Some(due + interval);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn decisions_during_silence_are_bounded() {
-        let mut rhythm = Rhythm::default();
+        let mut rhythm = DecisionTimer::default();
         rhythm.begin(Timestamp::from_millis(100), INTERVAL);
         let mut count = |until| std::iter::from_fn(|| rhythm.next(Timestamp::from_millis(until), INTERVAL)).count();
         assert_eq!((count(299), count(1_100), count(3_600_000)), (0, 5, 1));

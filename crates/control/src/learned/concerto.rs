@@ -42,18 +42,18 @@ const SIGNALS: usize = 4;
 /// Time that one report covers.
 const REPORT: Duration = Duration::from_nanos(INTERVAL.as_nanos() as u64 / REPORTS as u64 + 1);
 
-const LONGEST_WAIT: f64 = 2.0;
-const LEAST_BPS: f64 = 1e4;
-const MOST_BPS: f64 = 8e6;
-const HIGHEST_RATE: f64 = 1.5;
+const MAX_WAIT_SECONDS: f64 = 2.0;
+const MIN_BPS: f64 = 1e4;
+const MAX_BPS: f64 = 8e6;
+const MAX_RATE_FEATURE: f64 = 1.5;
 /// Maximum number of remembered packets: three seconds at 45 Mb/s in full fragments.
-const MOST_PACKETS: usize = 16_384;
+const MAX_PACKETS: usize = 16_384;
 
 const PACING_FACTOR: f64 = 2.5;
 
 /// Maximum number of rates in a ladder, and of intervals in a model's state.
-const MOST_RATES: usize = 1_024;
-const MOST_INTERVALS: usize = 16;
+const MAX_RATES: usize = 1_024;
+const MAX_INTERVALS: usize = 16;
 /// Bounds of the decision interval.
 const DECISIONS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(10);
 
@@ -79,7 +79,7 @@ pub struct ConcertoObservation {
 /// `bytes` per `time` on the logarithmic scale of rates.
 fn scaled_rate(bytes: u64, time: Duration) -> f32 {
     let rate = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-6);
-    (libm::log(rate.max(LEAST_BPS) / LEAST_BPS) / libm::log(MOST_BPS / LEAST_BPS)).min(HIGHEST_RATE) as f32
+    (libm::log(rate.max(MIN_BPS) / MIN_BPS) / libm::log(MAX_BPS / MIN_BPS)).min(MAX_RATE_FEATURE) as f32
 }
 
 /// Times before a group, from which its rates are computed.
@@ -94,7 +94,7 @@ fn signals(group: &[Packet], before: &mut Before) -> [f32; SIGNALS] {
     let count = group.len() as f64;
     let arrived = || group.iter().filter_map(|packet| packet.arrived);
     let lost = (group.len() - arrived().count()) as f64 / count;
-    let waited: f64 = arrived().map(|(_, waited)| waited.as_secs_f64().min(LONGEST_WAIT)).sum();
+    let waited: f64 = arrived().map(|(_, waited)| waited.as_secs_f64().min(MAX_WAIT_SECONDS)).sum();
     let waited = waited / arrived().count().max(1) as f64;
     // Groups are in the order of their feedback. Packets that overtook others count from the latest time.
     let rate = |latest: Option<Timestamp>, bytes: u64, known: &mut Option<Timestamp>| {
@@ -134,7 +134,7 @@ impl ConcertoObservation {
         // One packet before the state is kept, for the rates of the first group.
         let reports = self.reports() as u32;
         while let Some(second) = self.packets.get(1)
-            && (now.saturating_since(second.learned_at) > REPORT * reports || self.packets.len() > MOST_PACKETS)
+            && (now.saturating_since(second.learned_at) > REPORT * reports || self.packets.len() > MAX_PACKETS)
         {
             self.packets.pop_front();
         }
@@ -271,7 +271,7 @@ impl Concerto {
         let entry = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("missing metadata {key}")));
         let ladder = entry("lockstep.ladder_bps")?;
         let rates: Option<Vec<u64>> = ladder.split(',').map(|rate| rate.trim().parse().ok()).collect();
-        let rates = rates.filter(|rates| rates.len() <= MOST_RATES && rates.is_sorted_by(|one, next| one < next));
+        let rates = rates.filter(|rates| rates.len() <= MAX_RATES && rates.is_sorted_by(|one, next| one < next));
         let rates = rates.ok_or_else(|| unfit("lockstep.ladder_bps: expected increasing integers".to_owned()))?;
         let interval = entry("lockstep.interval_ms")?.trim().parse().ok().map(Duration::from_millis);
         let interval = interval.filter(|interval| DECISIONS.contains(interval)).ok_or_else(|| {
@@ -290,7 +290,7 @@ impl Concerto {
                 model.outputs().len()
             )));
         };
-        let (1, &[1, SIGNALS, intervals @ 1..=MOST_INTERVALS, REPORTS, GROUPS]) = (1, &input.shape[..]) else {
+        let (1, &[1, SIGNALS, intervals @ 1..=MAX_INTERVALS, REPORTS, GROUPS]) = (1, &input.shape[..]) else {
             return Err(unfit(format!(
                 "input {:?}, expected [1, {SIGNALS}, seconds, {REPORTS}, {GROUPS}]",
                 input.shape
@@ -329,7 +329,7 @@ impl Concerto {
             return;
         };
         if let Some(rate) = self.decision.rate(&scores, &self.ladder) {
-            self.target = rate.clamp(self.bounds.least, self.bounds.most);
+            self.target = rate.clamp(self.bounds.min, self.bounds.max);
             self.observation.on_decision(due, self.target);
         }
     }
@@ -459,7 +459,7 @@ mod tests {
             observation
                 .on_feedback(Timestamp::from_millis(index / 100), &feedback(vec![fragment(at, index % 11, 1 << 40)]));
         }
-        assert!(observation.packets.len() <= MOST_PACKETS);
+        assert!(observation.packets.len() <= MAX_PACKETS);
         let state = seen(&mut observation, 400).concat();
         assert!(state.iter().flatten().all(|number| number.is_finite() && (0.0..=2.0).contains(number)));
     }

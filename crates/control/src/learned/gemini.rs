@@ -5,7 +5,7 @@
 //!
 //! The detector sums the increase of the delay from packet to packet and halves the sum with each packet. It compares
 //! the sum with its own average (gain 0.5). Once ten more packets were above the average than below, GCC is used, until
-//! ten more were below. A delay of [`LONGEST_WAIT`] switches to GCC at once.
+//! ten more were below. A delay of [`MAX_QUEUEING_SECONDS`] switches to GCC at once.
 //!
 //! The published code does not define a large delay. Here it is half of the worst delay of the challenge (400 ms). GCC
 //! is [`BobHeuristic`], a delay-gradient estimator after GCC that decides every 200 ms at the receiver.
@@ -29,7 +29,7 @@ const FORGOTTEN: f64 = 0.5;
 const GAIN: f64 = 0.5;
 const PACKETS_TO_SWITCH: u8 = 10;
 /// Queueing delay of a packet that switches to GCC, seconds.
-const LONGEST_WAIT: f64 = 0.2;
+const MAX_QUEUEING_SECONDS: f64 = 0.2;
 
 const FIT: Fit = Fit { controller: "gemini", input: &[GIVEN], output: 1 };
 
@@ -52,7 +52,7 @@ impl SafetyDetector {
         let above = self.sum > self.average;
         self.average += GAIN * (self.sum - self.average);
         self.against = if above { (self.against + 1).min(PACKETS_TO_SWITCH) } else { self.against.saturating_sub(1) };
-        if waited >= LONGEST_WAIT {
+        if waited >= MAX_QUEUEING_SECONDS {
             self.against = PACKETS_TO_SWITCH;
         }
         match self.against {

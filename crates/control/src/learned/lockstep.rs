@@ -22,8 +22,8 @@
 
 mod forecast;
 mod history;
-mod lesson;
 mod rule;
+mod training_sample;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::purpose::check_controller;
-use crate::fragments::{DATAGRAM_CARRIAGE, PICTURE};
+use crate::fragments::{DATAGRAM_OVERHEAD_BYTES, PICTURE};
 use crate::sprout::frame_within;
 use crate::{
     Allowance, Controller, ControllerSetup, InFlight, Input, KnownPath, Latency, LockstepConfig, PathView, Sprout,
@@ -43,25 +43,25 @@ use crate::{
 };
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
-use lesson::Lessons;
+use training_sample::TrainingSamples;
 
 pub use forecast::{HORIZONS, LEVELS};
 pub use history::{OBSERVATIONS, OBSERVED};
-pub use lesson::Lesson;
 pub use rule::{Rule, RuleTuning};
+pub use training_sample::TrainingSample;
 
 /// Number of values that the model carries from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
 /// Link overhead of a fragment, bytes.
-const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
+const HEADERS: f64 = DATAGRAM_OVERHEAD_BYTES + DATA_HEADER as f64;
 
 /// Share of `far` below which a path no longer counts as far.
 const FAR_NO_MORE: f64 = 0.32 / 0.35;
 
 /// Metadata keys of the range of a model's inputs in training.
-const SEEN_LEAST: &str = "lockstep.seen_least";
-const SEEN_MOST: &str = "lockstep.seen_most";
+const SEEN_MIN: &str = "lockstep.seen_least";
+const SEEN_MAX: &str = "lockstep.seen_most";
 
 /// A model that fits, with its metadata.
 struct Net {
@@ -90,7 +90,7 @@ impl Net {
             }
             _ => return unfit(format!("{} inputs and {} outputs, expected one each", inputs.len(), outputs.len())),
         }
-        let range = match (model.metadata(SEEN_LEAST), model.metadata(SEEN_MOST)) {
+        let range = match (model.metadata(SEEN_MIN), model.metadata(SEEN_MAX)) {
             (Some(least), Some(most)) => Some((numbers(least)?, numbers(most)?)),
             _ => None,
         };
@@ -137,7 +137,7 @@ fn numbers(text: &str) -> Result<[f32; OBSERVED], ModelError> {
 struct Present {
     forecast: Forecast,
     /// Bytes in flight at the forecast, with network headers.
-    on_the_way: f64,
+    bytes_in_flight: f64,
     /// Bytes sent since the forecast.
     sent: f64,
     /// Time since the last known delivery, seconds.
@@ -152,7 +152,7 @@ impl Present {
 
     /// The part of `bytes` that remains for a frame after the bytes in flight.
     fn left(&self, bytes: f64) -> f64 {
-        bytes - self.on_the_way - self.sent
+        bytes - self.bytes_in_flight - self.sent
     }
 }
 
@@ -224,7 +224,7 @@ pub struct Lockstep {
     left_out: bool,
     payload: f64,
     least_target: Bitrate,
-    lessons: Option<Lessons>,
+    training_samples: Option<TrainingSamples>,
 }
 
 impl Lockstep {
@@ -250,8 +250,8 @@ impl Lockstep {
             frame_interval,
             left_out: false,
             payload: setup.payload.as_f64().max(1.0),
-            least_target: setup.bounds.least,
-            lessons: None,
+            least_target: setup.bounds.min,
+            training_samples: None,
         }
     }
 
@@ -283,14 +283,14 @@ impl Lockstep {
 
     /// The same controller, which records training samples of a call with a known path.
     #[must_use]
-    pub fn with_lessons(mut self, path: KnownPath) -> Self {
-        self.lessons = Some(Lessons::new(path, ByteCount::new((self.payload + HEADERS) as u64)));
+    pub fn with_training_samples(mut self, path: KnownPath) -> Self {
+        self.training_samples = Some(TrainingSamples::new(path, ByteCount::new((self.payload + HEADERS) as u64)));
         self
     }
 
     /// Takes the training samples since the last call of this method.
-    pub fn take_lessons(&mut self) -> Vec<Lesson> {
-        self.lessons.as_mut().map(Lessons::take).unwrap_or_default()
+    pub fn take_training_samples(&mut self) -> Vec<TrainingSample> {
+        self.training_samples.as_mut().map(TrainingSamples::take).unwrap_or_default()
     }
 
     /// The reason why Sprout decides; none if the model does.
@@ -317,8 +317,8 @@ impl Lockstep {
         if let Some(net) = &mut self.net {
             net.next();
         }
-        if let Some(lessons) = &mut self.lessons {
-            lessons.next();
+        if let Some(training_samples) = &mut self.training_samples {
+            training_samples.next();
         }
         if let Some(present) = &self.present {
             // As in training, this ignores the limit by `latest`.
@@ -360,10 +360,10 @@ impl Lockstep {
         self.left_out = false;
         self.history.sent(size.as_f64());
         if let Some(present) = &mut self.present {
-            present.sent += size.as_f64() + DATAGRAM_CARRIAGE;
+            present.sent += size.as_f64() + DATAGRAM_OVERHEAD_BYTES;
         }
-        if let Some(lessons) = &mut self.lessons {
-            lessons.on_transmit(now, size);
+        if let Some(training_samples) = &mut self.training_samples {
+            training_samples.on_transmit(now, size);
         }
         self.sprout.on_sent(now, size);
     }
@@ -382,27 +382,29 @@ impl Lockstep {
         if begins {
             self.begin_picture(now);
         }
-        let outlook = self.sprout.outlook(path);
-        let seen = self.history.observe(path, &outlook, self.given);
-        let basis =
-            Basis { rate: outlook.mean_rate, unknown: (now.as_secs_f64() - outlook.known_until).clamp(0.0, 10.0) };
-        if let Some(lessons) = &mut self.lessons {
-            lessons.decided(now, seen, outlook.on_the_way, basis);
+        let sprout_view = self.sprout.sprout_view(path);
+        let seen = self.history.observe(path, &sprout_view, self.given);
+        let basis = Basis {
+            rate: sprout_view.mean_rate,
+            unknown: (now.as_secs_f64() - sprout_view.known_until).clamp(0.0, 10.0),
+        };
+        if let Some(training_samples) = &mut self.training_samples {
+            training_samples.decided(now, seen, sprout_view.bytes_in_flight, basis);
         }
         let Some(net) = &mut self.net else { return };
         if begins {
             let LockstepConfig { unlike, late, far, averaged, .. } = self.config;
             self.late.put(path.feedback_delay.as_secs_f64(), (late, 0.5 * late), averaged);
-            self.far.put(outlook.round_trip, (far, FAR_NO_MORE * far), averaged);
+            self.far.put(sprout_view.round_trip, (far, FAR_NO_MORE * far), averaged);
             self.unlike.put(net.unlike(&seen), (unlike, 0.4 * unlike), averaged);
-            let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
-            let ratio = if steady { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
+            let steady = self.history.change(sprout_view.mean_rate) <= self.rule.shared_steady;
+            let ratio = if steady { log(sprout_view.path_rate / sprout_view.mean_rate.max(1.0)) } else { 0.0 };
             let shared = log(self.rule.shared);
             self.shared.put(ratio, (shared, 0.5 * shared), averaged);
         }
         self.present = net.forecast(&seen, basis).map(|forecast| Present {
             forecast,
-            on_the_way: outlook.on_the_way,
+            bytes_in_flight: sprout_view.bytes_in_flight,
             sent: 0.0,
             unknown: basis.unknown,
         });

@@ -26,7 +26,7 @@ use lockstep_nn::{Model, ModelError};
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 
-use super::arrived::Rhythm;
+use super::arrived::DecisionTimer;
 use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
@@ -38,9 +38,9 @@ const LONG: Duration = Duration::from_millis(600);
 /// Length of an observation.
 const OBSERVED: usize = FEATURES * 2 * INTERVALS;
 const FIXED_DELAY_MS: f64 = 200.0;
-const LEAST_RATIO_DELAY_MS: f64 = 1.0;
+const MIN_RATIO_DELAY_MS: f64 = 1.0;
 /// Maximum number of remembered packets: three seconds at 60 Mb/s in full fragments.
-const MOST_PACKETS: usize = 16_384;
+const MAX_PACKETS: usize = 16_384;
 
 /// A packet that arrived.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ struct Packet {
 #[derive(Debug, Default)]
 struct Monitor {
     packets: VecDeque<Packet>,
-    least_delay_ms: Option<f64>,
+    min_delay_ms: Option<f64>,
     highest: Option<u64>,
 }
 
@@ -68,13 +68,13 @@ fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
 impl Monitor {
     fn on_arrival(&mut self, arrival: &Arrival) {
         let delay_ms = milliseconds(arrival.sent_at, arrival.arrived_at);
-        self.least_delay_ms = Some(self.least_delay_ms.map_or(delay_ms, |least| least.min(delay_ms)));
+        self.min_delay_ms = Some(self.min_delay_ms.map_or(delay_ms, |least| least.min(delay_ms)));
         let highest_before = self.highest;
         self.highest = Some(highest_before.map_or(arrival.sequence, |highest| highest.max(arrival.sequence)));
         let (arrived_at, size) = (arrival.arrived_at, arrival.size.get());
         self.packets.push_back(Packet { arrived_at, size, delay_ms, sequence: arrival.sequence, highest_before });
         let oldest = arrived_at.saturating_since(Timestamp::ZERO).saturating_sub(LONG * (INTERVALS as u32 + 1));
-        while self.packets.len() > MOST_PACKETS
+        while self.packets.len() > MAX_PACKETS
             || self.packets.front().is_some_and(|packet| packet.arrived_at < Timestamp::ZERO + oldest)
         {
             self.packets.pop_front();
@@ -83,7 +83,7 @@ impl Monitor {
 
     fn observe(&mut self, now: Timestamp) -> Vec<f32> {
         let mut observed = vec![0.0; OBSERVED];
-        let least = self.least_delay_ms.unwrap_or(0.0);
+        let least = self.min_delay_ms.unwrap_or(0.0);
         let packets = self.packets.make_contiguous();
         for (of_length, length) in [SHORT, LONG].into_iter().enumerate() {
             for place in 0..INTERVALS {
@@ -101,11 +101,11 @@ impl Monitor {
 }
 
 /// Features of an interval with the arrivals `packets`, oldest first.
-fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATURES] {
+fn features(packets: &[Packet], length: Duration, min_ms: f64) -> [f64; FEATURES] {
     let count = packets.len() as f64;
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else {
         let mut none = [0.0; FEATURES];
-        none[5] = least_ms;
+        none[5] = min_ms;
         return none;
     };
     let bytes = packets.iter().map(|packet| packet.size).sum::<u64>() as f64;
@@ -133,11 +133,11 @@ fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATUR
         bytes * 8.0 / length.as_secs_f64(),
         count,
         bytes,
-        delay - least_ms,
+        delay - min_ms,
         delay - FIXED_DELAY_MS,
-        least_ms,
-        delay.max(LEAST_RATIO_DELAY_MS) / least_ms.max(LEAST_RATIO_DELAY_MS),
-        delay - least_ms,
+        min_ms,
+        delay.max(MIN_RATIO_DELAY_MS) / min_ms.max(MIN_RATIO_DELAY_MS),
+        delay - min_ms,
         between,
         variance.sqrt(),
         lost / (lost + count),
@@ -156,7 +156,7 @@ struct Mmsys24 {
     /// Next value of each input; empty for the observation.
     states: Vec<Vec<f32>>,
     monitor: Monitor,
-    rhythm: Rhythm,
+    rhythm: DecisionTimer,
     bounds: RateBounds,
     estimate: Bitrate,
 }
@@ -179,7 +179,7 @@ impl Mmsys24 {
                 }
             }
             if let Some(rate) = rate.filter(|rate| rate.is_finite() && *rate >= 0.0) {
-                self.estimate = Bitrate::from_bps(rate as u64).clamp(self.bounds.least, self.bounds.most);
+                self.estimate = Bitrate::from_bps(rate as u64).clamp(self.bounds.min, self.bounds.max);
             }
         }
     }
@@ -227,7 +227,7 @@ pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimato
         },
     );
     let states = states.collect();
-    let (monitor, rhythm) = (Monitor::default(), Rhythm::default());
+    let (monitor, rhythm) = (Monitor::default(), DecisionTimer::default());
     Ok(Box::new(Mmsys24 { model, observation, states, monitor, rhythm, bounds, estimate: bounds.initial }))
 }
 

@@ -8,7 +8,7 @@ use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 
 use super::Observation;
-use super::arrived::{INTERVAL, Rhythm};
+use super::arrived::{DecisionTimer, INTERVAL};
 use super::purpose::check_controller;
 use crate::{Estimator, RateBounds};
 
@@ -67,7 +67,7 @@ pub(super) struct Learned<R> {
     seen: Vec<f32>,
     /// Number of observed values that the model gets, from the first on.
     given: usize,
-    rhythm: Rhythm,
+    rhythm: DecisionTimer,
     bounds: RateBounds,
     estimate: Bitrate,
 }
@@ -78,7 +78,7 @@ impl<R: Rule> Learned<R> {
     pub(super) fn new(rule: R, fit: &Fit, model: Arc<Model>, bounds: RateBounds) -> Result<Self, ModelError> {
         fit.check(&model)?;
         let seen = vec![0.0; rule.shape().iter().product()];
-        let rhythm = Rhythm::default();
+        let rhythm = DecisionTimer::default();
         Ok(Self { rule, model, seen, given: fit.numbers(), rhythm, bounds, estimate: bounds.initial })
     }
 
@@ -94,7 +94,7 @@ impl<R: Rule> Learned<R> {
                 None
             };
             let rate = Bitrate::from_bps(learned.unwrap_or_else(|| self.rule.heuristic()) as u64);
-            self.estimate = rate.clamp(self.bounds.least, self.bounds.most);
+            self.estimate = rate.clamp(self.bounds.min, self.bounds.max);
             self.rule.on_decision(due, self.estimate);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_transport::wire::CARRIAGE;
+use lockstep_transport::wire::DATAGRAM_OVERHEAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Budget, Limit, LimitedBy};
@@ -42,7 +42,7 @@ impl Ceiling {
 
     /// Records that a datagram of `size` bytes was sent.
     pub fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
-        self.bucket.on_transmit(now, size + ByteCount::new(CARRIAGE), self.rate);
+        self.bucket.on_transmit(now, size + ByteCount::new(DATAGRAM_OVERHEAD), self.rate);
     }
 
     /// Upper bound of a frame at `now`.

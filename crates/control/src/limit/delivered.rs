@@ -7,7 +7,7 @@ use crate::path::GROWTH;
 use crate::{DeliveredConfig, PathView};
 
 /// Minimum budget before any observation: ten packets, TCP's initial window (RFC 6928).
-const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
+const MIN_INITIAL_BUDGET: ByteCount = ByteCount::new(15_000);
 
 /// A frame has at most the bytes that the path delivered in the best half second of the last five. If the spacing of
 /// fragments inside a burst shows a higher rate, that rate counts.
@@ -23,7 +23,7 @@ impl Limit for Delivered {
     }
 
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
-        let shown = path.delivered.max(path.burst).max(LEAST_FRAME);
+        let shown = path.delivered.max(path.burst).max(MIN_INITIAL_BUDGET);
         let grown = ByteCount::new(GROWTH * shown.get());
         // Growth needs a first feedback.
         let flight = if path.round_trip.is_none() { self.0.first_flight } else { grown };

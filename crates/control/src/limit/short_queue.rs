@@ -16,7 +16,7 @@ impl Limit for ShortQueueLimit {
     fn limit(&self, path: &PathView<'_>, budget: Budget) -> Budget {
         let Some(queue) = path.bottleneck_queue else { return budget };
         let queued = budget.in_flight.queued;
-        let limited = Budget { target: budget.target.min(queue.most_target(queued)), ..budget };
+        let limited = Budget { target: budget.target.min(queue.max_target(queued)), ..budget };
         queue.room(queued).map_or(limited, |room| limited.capped(room))
     }
 }

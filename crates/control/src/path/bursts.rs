@@ -10,7 +10,7 @@ use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::PathConfig;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 
 /// Lower bound of a burst's duration, seconds: it prevents a division by zero.
 const RESOLUTION: f64 = 1e-4;
@@ -83,7 +83,7 @@ impl Bursts {
     /// Adds a packet that was acknowledged at `now`, with its queueing delay.
     pub(super) fn on_arrival(&mut self, now: Timestamp, arrival: &AcknowledgedFragment, queued: Duration) {
         let (at, left_at) = (arrival.arrived_at, arrival.sent_at + queued);
-        let carried = arrival.size + ByteCount::new(DATAGRAM_CARRIAGE as u64);
+        let carried = arrival.size + ByteCount::new(DATAGRAM_OVERHEAD_BYTES as u64);
         match &mut self.last {
             Some(burst) if burst.frame == arrival.frame => {
                 let since = self.arrived_at.map_or(Duration::ZERO, |before| at.saturating_since(before));

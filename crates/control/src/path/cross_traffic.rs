@@ -25,12 +25,12 @@ use crate::PathConfig;
 use lockstep_units::SlidingMinimum;
 
 use crate::CrossTrafficConfig;
-use crate::fragments::DATAGRAM_CARRIAGE;
+use crate::fragments::DATAGRAM_OVERHEAD_BYTES;
 
 /// Smallest decrease of the delay that counts, seconds. Smaller ones are within the granularity of clocks and timers.
 const FALLEN: f64 = 0.005;
 /// Maximum number of remembered packets, to bound memory.
-const MOST_PACKETS: usize = 16_384;
+const MAX_PACKETS: usize = 16_384;
 
 /// Cross traffic at the bottleneck.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,13 +55,13 @@ pub(super) struct CrossTrafficDetector {
     left_bytes: f64,
     /// Sliding-window minimum of the foreign delay, of all packets and of those with a recent rate.
     least: SlidingMinimum<f64>,
-    least_fresh: SlidingMinimum<f64>,
+    min_fresh: SlidingMinimum<f64>,
     /// First and last time of packets with a recent rate, without a gap.
     fresh: Option<(Timestamp, Timestamp)>,
     /// Recent arrival rate, bytes per second, and the time of the last arrival.
     arrivals: f64,
     arrived_at: f64,
-    shortest_round_trip: SlidingMinimum<f64>,
+    min_round_trip: SlidingMinimum<f64>,
     suspected: bool,
     found: bool,
     /// Start of an interval with negligible arrivals and waiting packets, and its minimum delay; time when such an
@@ -78,11 +78,11 @@ impl CrossTrafficDetector {
             left: VecDeque::new(),
             left_bytes: 0.0,
             least: SlidingMinimum::new(),
-            least_fresh: SlidingMinimum::new(),
+            min_fresh: SlidingMinimum::new(),
             fresh: None,
             arrivals: 0.0,
             arrived_at: 0.0,
-            shortest_round_trip: SlidingMinimum::new(),
+            min_round_trip: SlidingMinimum::new(),
             suspected: false,
             found: false,
             little: None,
@@ -103,12 +103,12 @@ impl CrossTrafficDetector {
 
     /// Time until a change of the sending rate shows.
     fn round_trips(&self) -> Duration {
-        duration_from_seconds(self.config.round_trips * self.shortest_round_trip.get().unwrap_or(0.0))
+        duration_from_seconds(self.config.round_trips * self.min_round_trip.get().unwrap_or(0.0))
     }
 
     /// Adds a round-trip time from feedback at `now`, sender's clock.
     pub(super) fn on_round_trip(&mut self, now: Timestamp, round_trip: Duration) {
-        self.shortest_round_trip.put(now, round_trip.as_secs_f64(), self.path.memory);
+        self.min_round_trip.put(now, round_trip.as_secs_f64(), self.path.memory);
     }
 
     /// Adds an acknowledged packet with its delay above the minimum; `bursts` includes it. A full queue of cross
@@ -121,7 +121,7 @@ impl CrossTrafficDetector {
         let since_last = (at.as_secs_f64() - self.arrived_at).max(0.0);
         self.arrived_at += since_last;
         self.arrivals *= exp(-since_last / fade);
-        self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / fade;
+        self.arrivals += (arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES) / fade;
         let least = self.least.put(at, foreign, window);
         self.suspected = least > wait;
         self.show(at, least, bursts);
@@ -133,7 +133,7 @@ impl CrossTrafficDetector {
         let continued = self.fresh.filter(|(_, last)| !at.is_later_by(longest_gap, *last));
         let since = continued.map_or(at, |(since, _)| since);
         self.fresh = Some((since, at));
-        let least = self.least_fresh.put(at, foreign, window);
+        let least = self.min_fresh.put(at, foreign, window);
         let found = if self.found { least > 0.5 * wait } else { at.is_later_by(window, since) && least > wait };
         self.found = found && self.shown_at.is_some_and(|shown_at| !at.is_later_by(self.path.base_memory, shown_at));
     }
@@ -155,8 +155,8 @@ impl CrossTrafficDetector {
     /// Time that a packet waited behind packets of other flows, seconds.
     fn foreign_wait(&mut self, arrival: &AcknowledgedFragment, queued: Duration, bursts: &Bursts) -> f64 {
         let (sent_at, waited) = (arrival.sent_at.as_secs_f64(), queued.as_secs_f64());
-        let bytes = arrival.size.as_f64() + DATAGRAM_CARRIAGE;
-        while self.left.front().is_some_and(|&(left_at, _)| left_at <= sent_at) || self.left.len() >= MOST_PACKETS {
+        let bytes = arrival.size.as_f64() + DATAGRAM_OVERHEAD_BYTES;
+        while self.left.front().is_some_and(|&(left_at, _)| left_at <= sent_at) || self.left.len() >= MAX_PACKETS {
             self.left_bytes -= self.left.pop_front().map_or(0.0, |(_, bytes)| bytes);
         }
         self.left.push_back((sent_at + waited, bytes));
@@ -245,7 +245,7 @@ mod tests {
                     self.queueing.on_feedback(&[arrival]);
                     self.bursts.on_arrival(time(feedback_at), &arrival, self.queueing.delay());
                     let wait = self.queueing.delays()[0];
-                    self.detector.on_arrival(&arrival, wait.above_least, &self.bursts);
+                    self.detector.on_arrival(&arrival, wait.above_min, &self.bursts);
                 }
             }
             feedback_at

@@ -12,9 +12,9 @@ use super::bursts::Burst;
 use crate::PathConfig;
 
 /// Lower bound of a burst's duration: the granularity of clocks and timers.
-const SHORTEST_BURST: Duration = Duration::from_millis(1);
+const MIN_BURST_DURATION: Duration = Duration::from_millis(1);
 /// Maximum number of remembered arrivals: half a second at 1 Gb/s.
-const MOST_ARRIVALS: usize = 65_536;
+const MAX_ARRIVALS: usize = 65_536;
 
 /// Bytes delivered in sliding windows, on the receiver's clock.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) struct Deliveries {
     arrivals: VecDeque<(Timestamp, u64)>,
     in_window: u64,
     /// Sliding-window maximum of the bytes of a window.
-    most_in_window: SlidingMinimum<Reverse<u64>>,
+    max_in_window: SlidingMinimum<Reverse<u64>>,
     /// Sliding-window maximum of the bytes per window that bursts show.
-    most_by_bursts: SlidingMinimum<Reverse<u64>>,
+    max_by_bursts: SlidingMinimum<Reverse<u64>>,
 }
 
 /// The maximum of a reversed sliding-window minimum; zero if it is empty.
@@ -40,8 +40,8 @@ impl Deliveries {
             config,
             arrivals: VecDeque::new(),
             in_window: 0,
-            most_in_window: SlidingMinimum::new(),
-            most_by_bursts: SlidingMinimum::new(),
+            max_in_window: SlidingMinimum::new(),
+            max_by_bursts: SlidingMinimum::new(),
         }
     }
 
@@ -56,13 +56,13 @@ impl Deliveries {
     }
 
     /// Maximum bytes of any remembered window.
-    pub(super) fn most_in_window(&self) -> ByteCount {
-        most(&self.most_in_window)
+    pub(super) fn max_in_window(&self) -> ByteCount {
+        most(&self.max_in_window)
     }
 
     /// Maximum bytes per window by the spacing of a burst's fragments, at most [`GROWTH`] times the burst's own bytes.
-    pub(super) fn most_by_bursts(&self) -> ByteCount {
-        most(&self.most_by_bursts)
+    pub(super) fn max_by_bursts(&self) -> ByteCount {
+        most(&self.max_by_bursts)
     }
 
     /// Adds a packet that was acknowledged at `now`, the last of `burst`.
@@ -72,18 +72,18 @@ impl Deliveries {
         self.arrivals.push_back((at, size));
         self.in_window += size;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.is_later_by(window, first) || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(window, first) || self.arrivals.len() > MAX_ARRIVALS)
         {
             self.in_window -= size;
             self.arrivals.pop_front();
         }
-        self.most_in_window.put(now, Reverse(self.in_window), memory);
+        self.max_in_window.put(now, Reverse(self.in_window), memory);
         let Some(burst) = burst.filter(|burst| burst.is_whole && burst.queued <= idle_wait) else { return };
         let ((first_at, last_at), (all, later)) = (burst.arrived_at, burst.bytes);
         if later > ByteCount::ZERO {
-            let rate = Bitrate::mean(later, last_at.saturating_since(first_at).max(SHORTEST_BURST));
+            let rate = Bitrate::mean(later, last_at.saturating_since(first_at).max(MIN_BURST_DURATION));
             let bytes = rate.bytes_in(window);
-            self.most_by_bursts.put(now, Reverse(bytes.get().min(GROWTH * all.get())), memory);
+            self.max_by_bursts.put(now, Reverse(bytes.get().min(GROWTH * all.get())), memory);
         }
     }
 }

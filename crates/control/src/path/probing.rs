@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_transport::wire::CARRIAGE;
+use lockstep_transport::wire::DATAGRAM_OVERHEAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::deliveries::Deliveries;
@@ -10,15 +10,15 @@ use super::silence::Silence;
 use crate::{InFlight, ProbingConfig};
 
 /// Bytes that are always harmless: one Ethernet packet.
-const LEAST_HARMLESS: u64 = 1_500;
+const MIN_HARMLESS_BYTES: u64 = 1_500;
 /// Link bytes of a hello.
-const HELLO: ByteCount = ByteCount::new(20 + CARRIAGE);
+const HELLO: ByteCount = ByteCount::new(20 + DATAGRAM_OVERHEAD);
 
 /// Decides when to send probes and hellos.
 #[derive(Debug)]
 pub(super) struct Probing {
     /// Longest pause between two probes, and between two hellos.
-    longest_pause: Duration,
+    max_pause: Duration,
     config: ProbingConfig,
     payload: ByteCount,
     /// Number of probes since the unanswered bytes exceeded the harmless amount.
@@ -26,8 +26,8 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    pub(super) fn new(payload: ByteCount, longest_pause: Duration, config: ProbingConfig) -> Self {
-        Self { longest_pause, config, payload, excess: 0 }
+    pub(super) fn new(payload: ByteCount, max_pause: Duration, config: ProbingConfig) -> Self {
+        Self { max_pause, config, payload, excess: 0 }
     }
 
     /// Records that a frame beyond its budget was sent.
@@ -55,7 +55,7 @@ impl Probing {
         if silence.has_returned() || in_flight.bytes == ByteCount::ZERO && !silence.is_silent(now) {
             return true;
         }
-        let (pause, longest_pause) = (self.config.pause, self.longest_pause);
+        let (pause, max_pause) = (self.config.pause, self.max_pause);
         if silence.delays_feedback_only()
             && silence.is_silent(now)
             && self.can_carry(now, self.payload, silence, deliveries)
@@ -66,9 +66,9 @@ impl Probing {
         if in_flight.bytes.get() > through_soon(silence, deliveries) {
             // If feedback was delayed but packets were not, the feedback's arrival time shows little.
             let idle = if queueing_delay > silence.config().margin { idle } else { now.saturating_since(sent_at) };
-            return idle >= longest_pause;
+            return idle >= max_pause;
         }
-        idle >= pause.saturating_mul(1 << self.excess.min(8)).min(longest_pause)
+        idle >= pause.saturating_mul(1 << self.excess.min(8)).min(max_pause)
     }
 
     /// Whether the path can carry a probe of `size`. Always true outside a silence, and if only feedback was late
@@ -88,24 +88,24 @@ impl Probing {
     }
 
     /// Pause after a hello during silence.
-    pub(super) fn greeting_pause(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
+    pub(super) fn hello_interval(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
         let ProbingConfig { hello_pause, hello_fade, hello_share, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
-        let bytes = (hello_share * deliveries.most_in_window().as_f64()) as u64;
+        let bytes = (hello_share * deliveries.max_in_window().as_f64()) as u64;
         let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
-        rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, self.longest_pause)
+        rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, self.max_pause)
     }
 
     /// Whether `size` plus the unanswered bytes stays below the harmless amount plus the share of the delivery rate.
     fn can_carry(&self, now: Timestamp, size: ByteCount, silence: &Silence, deliveries: &Deliveries) -> bool {
-        let rate = Bitrate::mean(deliveries.most_in_window(), deliveries.window()).mul_f64(self.config.rate_share);
+        let rate = Bitrate::mean(deliveries.max_in_window(), deliveries.window()).mul_f64(self.config.rate_share);
         let lasting = rate.bytes_in(now.saturating_since(silence.feedback_at()));
         silence.unanswered() + size.get() <= self.harmless(deliveries) + lasting.get()
     }
 
     /// Bytes that may be sent into silence without harm.
     fn harmless(&self, deliveries: &Deliveries) -> u64 {
-        ((self.config.silent_share * deliveries.most_in_window().as_f64()) as u64).max(LEAST_HARMLESS)
+        ((self.config.silent_share * deliveries.max_in_window().as_f64()) as u64).max(MIN_HARMLESS_BYTES)
     }
 }
 
@@ -113,5 +113,5 @@ impl Probing {
 fn through_soon(silence: &Silence, deliveries: &Deliveries) -> u64 {
     let config = silence.config();
     let time = silence.base_round_trip().unwrap_or(config.first_round_trip) + config.margin;
-    ((deliveries.in_window().as_f64() * time.div_duration_f64(deliveries.window())) as u64).max(LEAST_HARMLESS)
+    ((deliveries.in_window().as_f64() * time.div_duration_f64(deliveries.window())) as u64).max(MIN_HARMLESS_BYTES)
 }

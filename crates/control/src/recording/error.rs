@@ -8,7 +8,7 @@ use crate::{AlgorithmError, UnknownLatency};
 /// Version of the format. Other versions are refused.
 pub(super) const VERSION: u32 = 2;
 /// Maximum line length, bytes: a feedback of about 50,000 fragments. A call's feedback has hundreds.
-pub(super) const LONGEST_LINE: usize = 4 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Error of reading a recording.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum RecordingError {
     #[error("line 1: {0}")]
     Header(#[from] HeaderError),
     /// A line is too long.
-    #[error("line {0} has more than {LONGEST_LINE} bytes")]
+    #[error("line {0} has more than {MAX_LINE_BYTES} bytes")]
     LongLine(u64),
     /// A line does not match the format.
     #[error("line {line}: {problem}")]

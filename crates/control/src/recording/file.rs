@@ -3,14 +3,14 @@
 
 use std::io::{BufRead, Read};
 
-use super::error::{LONGEST_LINE, RecordingError, VERSION};
+use super::error::{MAX_LINE_BYTES, RecordingError, VERSION};
 use super::rows::{HeaderRow, Row, VersionRow};
 use super::{Event, Header};
 
 /// Maximum length of the first line, bytes.
-const LONGEST_HEADER: usize = 4 << 10;
+const MAX_HEADER_BYTES: usize = 4 << 10;
 /// Maximum length of a parser's message, characters.
-const LONGEST_WORDS: usize = 160;
+const MAX_MESSAGE_CHARACTERS: usize = 160;
 
 /// Way in which a recording ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl<R: BufRead> RecordingReader<R> {
     /// [`RecordingError`] if `input` is not a recording, or if no controller can be made from its header.
     pub fn new(input: R) -> Result<(Header, Self), RecordingError> {
         let mut reader = Self { input, buffer: Vec::new(), line: 0, next: 0, ending: None };
-        let read = match reader.read_line(LONGEST_HEADER) {
+        let read = match reader.read_line(MAX_HEADER_BYTES) {
             Err(RecordingError::LongLine(_)) => return Err(RecordingError::NoRecording),
             read => read?,
         };
@@ -109,7 +109,7 @@ impl<R: BufRead> RecordingReader<R> {
         if self.ending.is_some() {
             return Ok(None);
         }
-        let read = self.read_line(LONGEST_LINE)?;
+        let read = self.read_line(MAX_LINE_BYTES)?;
         if !matches!(read, LineRead::Whole) {
             self.ending = Some(Ending::CutOff);
             return Ok(None);
@@ -129,7 +129,7 @@ impl<R: BufRead> RecordingReader<R> {
         self.next = number.saturating_add(1);
         if event.is_none() {
             self.ending = Some(Ending::Whole);
-            if !matches!(self.read_line(LONGEST_LINE)?, LineRead::Nothing) {
+            if !matches!(self.read_line(MAX_LINE_BYTES)?, LineRead::Nothing) {
                 return Err(RecordingError::AfterEnd(self.line));
             }
         }
@@ -160,7 +160,8 @@ fn words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = text.strip_suffix(&place).unwrap_or(&text);
-    let mut message: String = text.chars().take(LONGEST_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut message: String =
+        text.chars().take(MAX_MESSAGE_CHARACTERS).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if message.len() < text.len() {
         message.push('…');
     }

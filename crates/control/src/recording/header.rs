@@ -9,11 +9,11 @@ use crate::{Algorithm, ControllerSetup, Latency, RateBounds, Tuning};
 /// Bounds of the time between two pictures. Sources have at most 1,000 pictures per second.
 const FRAME_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3_600));
 /// Maximum size of a UDP datagram, bytes.
-pub(super) const MOST_BYTES: u64 = 65_535;
+pub(super) const MAX_DATAGRAM_BYTES: u64 = 65_535;
 /// Upper bound of bit rates, bit/s: faster than any link.
-pub(super) const MOST_RATE: u64 = 1_000_000_000_000_000;
+pub(super) const MAX_RATE_BPS: u64 = 1_000_000_000_000_000;
 /// Maximum length of a model's hash and of a program's version, characters.
-const LONGEST_WORD: usize = 128;
+const MAX_TEXT_CHARACTERS: usize = 128;
 
 /// Description of a recorded controller, from which it can be made again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,21 +86,21 @@ impl Header {
         if matches!(self.algorithm, Algorithm::Registered(_)) {
             return Err(HeaderError::Foreign(self.algorithm.clone()));
         }
-        let RateBounds { initial, least, most } = self.bounds;
-        let rates = [least.as_bps(), initial.as_bps(), most.as_bps()];
+        let RateBounds { initial, min, max } = self.bounds;
+        let rates = [min.as_bps(), initial.as_bps(), max.as_bps()];
         let fixed = match self.algorithm {
             Algorithm::Fixed(rate) => rate.as_bps(),
             _ => 0,
         };
         let is_word = |word: &str| {
             let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || b".-+".contains(&letter);
-            !word.is_empty() && word.len() <= LONGEST_WORD && word.bytes().all(is_letter)
+            !word.is_empty() && word.len() <= MAX_TEXT_CHARACTERS && word.bytes().all(is_letter)
         };
-        if !(1..=MOST_BYTES).contains(&self.payload.get()) {
+        if !(1..=MAX_DATAGRAM_BYTES).contains(&self.payload.get()) {
             Err(HeaderError::Beyond("the payload of a fragment"))
         } else if !(FRAME_INTERVALS.0..=FRAME_INTERVALS.1).contains(&self.frame_interval) {
             Err(HeaderError::Beyond("the time between two pictures"))
-        } else if rates[0] == 0 || !rates.is_sorted() || rates[2] > MOST_RATE || fixed > MOST_RATE {
+        } else if rates[0] == 0 || !rates.is_sorted() || rates[2] > MAX_RATE_BPS || fixed > MAX_RATE_BPS {
             Err(HeaderError::Beyond("a bit rate"))
         } else if !is_word(&self.program) {
             Err(HeaderError::NoWord("the version"))

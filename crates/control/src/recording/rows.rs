@@ -7,14 +7,14 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::error::{RecordingError, VERSION};
-use super::header::{MOST_BYTES, MOST_RATE};
+use super::header::{MAX_DATAGRAM_BYTES, MAX_RATE_BPS};
 use super::{Answer, Event, Header, RecordedInput};
 use crate::{Allowance, InFlight, RateBounds, Traits};
 
 /// Largest time of a call, nanoseconds: 36 years.
 const LATEST: u64 = 1 << 60;
 /// Upper bound of counts: bytes and fragments in flight, fragments of a call.
-const MOST_COUNTED: u64 = 1 << 48;
+const MAX_COUNT: u64 = 1 << 48;
 
 /// First line of a recording.
 #[derive(Serialize, Deserialize)]
@@ -115,8 +115,8 @@ impl From<&Header> for HeaderRow {
             payload_bytes: header.payload.get(),
             frame_interval_ns: nanos(header.frame_interval),
             initial_bps: header.bounds.initial.as_bps(),
-            least_bps: header.bounds.least.as_bps(),
-            most_bps: header.bounds.most.as_bps(),
+            least_bps: header.bounds.min.as_bps(),
+            most_bps: header.bounds.max.as_bps(),
             latency: header.latency.to_string(),
             model_sha256: header.model.clone(),
         }
@@ -131,11 +131,7 @@ impl HeaderRow {
             algorithm: self.controller.parse().map_err(RecordingError::Controller)?,
             payload: ByteCount::new(self.payload_bytes),
             frame_interval: Duration::from_nanos(self.frame_interval_ns),
-            bounds: RateBounds {
-                initial: rate(self.initial_bps),
-                least: rate(self.least_bps),
-                most: rate(self.most_bps),
-            },
+            bounds: RateBounds { initial: rate(self.initial_bps), min: rate(self.least_bps), max: rate(self.most_bps) },
             latency: self.latency.parse().map_err(RecordingError::Latency)?,
             model: self.model_sha256,
         };
@@ -291,15 +287,15 @@ fn time(nanos: u64) -> Result<Timestamp, &'static str> {
 }
 
 fn size(bytes: u64) -> Result<ByteCount, &'static str> {
-    Ok(ByteCount::new(within(bytes, MOST_BYTES, "a packet's size")?))
+    Ok(ByteCount::new(within(bytes, MAX_DATAGRAM_BYTES, "a packet's size")?))
 }
 
 fn counted(count: u64) -> Result<u64, &'static str> {
-    within(count, MOST_COUNTED, "a count")
+    within(count, MAX_COUNT, "a count")
 }
 
 fn rate(bps: u64) -> Result<Bitrate, &'static str> {
-    Ok(Bitrate::from_bps(within(bps, MOST_RATE, "a bit rate")?))
+    Ok(Bitrate::from_bps(within(bps, MAX_RATE_BPS, "a bit rate")?))
 }
 
 fn in_flight(fragments: u64, bytes: u64, queued: u64) -> Result<InFlight, &'static str> {

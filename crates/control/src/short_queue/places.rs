@@ -19,15 +19,15 @@ struct Place {
 
 /// Outcomes of packets by queue length. The length includes the packet itself.
 #[derive(Debug)]
-pub(super) struct Places([Place; PLACES]);
+pub(super) struct QueueOutcomes([Place; PLACES]);
 
-impl Default for Places {
+impl Default for QueueOutcomes {
     fn default() -> Self {
         Self([Place::default(); PLACES])
     }
 }
 
-impl Places {
+impl QueueOutcomes {
     /// Adds an arrival at a queue length of `packets`.
     pub(super) fn arrived(&mut self, packets: usize) {
         self.0[place_of(packets)].arrived += 1.0;
@@ -47,7 +47,7 @@ impl Places {
     }
 
     /// Capacity of the queue in packets: the length from which on packets are lost, if one exists.
-    pub(super) fn what_fits(&self, config: &ShortQueueConfig) -> Option<usize> {
+    pub(super) fn capacity_packets(&self, config: &ShortQueueConfig) -> Option<usize> {
         let ShortQueueConfig { least_lost, worth_of_arrived, significance, .. } = *config;
         let (mut arrived, mut lost) = (0.0, 0.0);
         let mut best = (0.0, None);
@@ -108,11 +108,11 @@ mod tests {
     #[test]
     fn capacity_is_where_losses_begin() {
         for fits in [1, 20, 63, 64, 80, 256, 1_024, 2_048] {
-            let mut places = Places::default();
+            let mut places = QueueOutcomes::default();
             (0..fits).for_each(|packets| places.arrived(packets));
-            assert_eq!(places.what_fits(&ShortQueueConfig::default()), None, "{fits}: nothing was lost");
+            assert_eq!(places.capacity_packets(&ShortQueueConfig::default()), None, "{fits}: nothing was lost");
             (fits..2 * fits + 20).for_each(|packets| places.lost(packets));
-            assert_eq!(places.what_fits(&ShortQueueConfig::default()), Some(fits));
+            assert_eq!(places.capacity_packets(&ShortQueueConfig::default()), Some(fits));
         }
     }
 }

@@ -5,7 +5,7 @@ use super::rate_filter::{RateFilter, TICK};
 
 /// Lower bound of the service time of a packet on an idle link, as a share of its expected time. Such a packet shows
 /// only that the path is at least this fast. With the bound, the rate of a quiet source grows only gradually.
-const LEAST_SHARE: f64 = 0.5;
+const MIN_SERVICE_SHARE: f64 = 0.5;
 
 /// Busy time of the bottleneck on the sender's clock: a packet that waits for nothing leaves when it is sent. Seconds.
 ///
@@ -71,16 +71,16 @@ impl Ledger {
         self.bytes += bytes;
         if idle {
             let expected = bytes / self.filter.mean_rate().max(1.0);
-            self.seconds += (LEAST_SHARE * expected - (left - start)).max(0.0);
+            self.seconds += (MIN_SERVICE_SHARE * expected - (left - start)).max(0.0);
         }
         self.free_at = self.free_at.max(left);
     }
 
     fn pass(&mut self, until: f64, busy_from: f64) {
         // After a long silence, earlier ticks do not matter.
-        const MOST_TICKS: f64 = 500.0;
-        if until - self.known_until > MOST_TICKS * TICK {
-            self.known_until = until - MOST_TICKS * TICK;
+        const MAX_TICKS: f64 = 500.0;
+        if until - self.known_until > MAX_TICKS * TICK {
+            self.known_until = until - MAX_TICKS * TICK;
             self.tick_end = self.known_until + TICK;
         }
         while self.known_until < until {

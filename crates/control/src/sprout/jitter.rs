@@ -16,7 +16,7 @@ use libm::fabs;
 use crate::JitterConfig;
 
 /// Share of the averaging time before which nothing counts as jitter.
-const LEAST_SHARE: f64 = 0.6;
+const MIN_AVERAGING_SHARE: f64 = 0.6;
 
 /// Jitter estimator. Times are in seconds.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Jitter {
 
     /// Share of the delays that is jitter.
     fn share(&self) -> f64 {
-        if self.waits < LEAST_SHARE / self.config.weight || self.deviation <= 0.0 {
+        if self.waits < MIN_AVERAGING_SHARE / self.config.weight || self.deviation <= 0.0 {
             return 0.0;
         }
         ((self.change / self.deviation - 1.0) / (self.config.independent - 1.0)).clamp(0.0, 1.0)

@@ -11,7 +11,7 @@ use crate::RateFilterConfig;
 /// Distance of two rates (natural logarithm).
 const STEP: f64 = 0.1;
 /// Lowest rate, bytes per second.
-const LEAST_RATE: f64 = 1_000.0;
+const MIN_RATE: f64 = 1_000.0;
 const RATES: usize = 123;
 /// Length of a tick, seconds (Sprout, section 3.2).
 pub(super) const TICK: f64 = 0.020;
@@ -26,10 +26,10 @@ const OPPORTUNITY: f64 = 1_500.0;
 /// Bounds of the dispersion: variance over mean of the deliveries, in opportunities.
 const DISPERSION: (f64, f64) = (0.05, 8.0);
 /// Upper bound of one comparison: a jump of the rate is not dispersion.
-const MOST_SURPRISE: f64 = 30.0;
+const MAX_DEVIATION: f64 = 30.0;
 /// Upper bound of the variation of delivery times, seconds: a guard for the slowest links, where one packet takes this
 /// long.
-const LONGEST_SCATTER: f64 = 0.3;
+const MAX_SCATTER_SECONDS: f64 = 0.3;
 /// Number of bisections in the search for a quantile.
 const HALVINGS: usize = 10;
 
@@ -55,7 +55,7 @@ impl RateFilter {
     /// A filter with an initial rate of `rate` bytes per second and a standard deviation of `deviation` (natural
     /// logarithm). The rate drifts by `volatility` (natural logarithm) per second.
     pub(super) fn new(rate: f64, deviation: f64, volatility: f64, config: RateFilterConfig) -> Self {
-        let rates: [f64; RATES] = std::array::from_fn(|index| LEAST_RATE * exp(STEP * index as f64));
+        let rates: [f64; RATES] = std::array::from_fn(|index| MIN_RATE * exp(STEP * index as f64));
         let logarithms = rates.map(log);
         let density = |away: f64| exp(-away * away / 2.0);
         let steps = volatility * sqrt(TICK) / STEP;
@@ -129,7 +129,7 @@ impl RateFilter {
         let surprise = (delivered - expected) * (delivered - expected) / (expected * OPPORTUNITY);
         self.comparisons += 1.0;
         let weight = 1.0 / self.comparisons;
-        self.dispersion += weight * (surprise.min(MOST_SURPRISE) - self.dispersion);
+        self.dispersion += weight * (surprise.min(MAX_DEVIATION) - self.dispersion);
         self.dispersion = self.dispersion.clamp(DISPERSION.0, DISPERSION.1);
     }
 
@@ -149,7 +149,7 @@ impl RateFilter {
 
     /// Variation of delivery times: the time in which deliveries vary by about one opportunity, seconds.
     pub(super) fn scatter_time(&self) -> f64 {
-        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(LONGEST_SCATTER)
+        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(MAX_SCATTER_SECONDS)
     }
 
     /// Lower bound of the mean rate over the next `seconds`, except with probability `risk`; bytes per second (Sprout,

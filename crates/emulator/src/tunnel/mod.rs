@@ -23,16 +23,16 @@ use serde::Serialize;
 use tun_rs::SyncDevice;
 
 use crate::emulated_path::{
-    Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Meter, PacketLog, Start,
+    Direction, EmulatedPath, EmulationResult, EmulatorStatus, Ends, Meter, NextAction, PacketInLink, PacketLog, Start,
 };
 use crate::error::EmulatorError;
 
 pub use namespaces::{Namespace, Tunnel, TunnelError, is_in_own_user_namespace, run_again_in_user_namespace};
 
 /// Maximum size of an IP packet, bytes.
-const LARGEST_PACKET: usize = 65_535;
+const MAX_PACKET_BYTES: usize = 65_535;
 /// Maximum number of packets read from one side before the links are served again.
-const MOST_AT_ONCE: usize = 64;
+const MAX_BATCH_PACKETS: usize = 64;
 /// Requested real-time priority: the lowest, which precedes every ordinary process.
 const REAL_TIME_PRIORITY: &str = "1";
 /// Priority requested if the system refuses real time: the highest of ordinary processes.
@@ -68,9 +68,9 @@ fn ask_for_scheduling() -> Scheduling {
 /// Options of a tunnel.
 pub struct TunnelOptions {
     /// Link from the near namespace to the far one.
-    pub forward: Link<Carried>,
+    pub forward: Link<PacketInLink>,
     /// Link from the far namespace to the near one.
-    pub reverse: Link<Carried>,
+    pub reverse: Link<PacketInLink>,
     /// Start of both traces.
     pub start: Start,
     /// Duration after the start. None means endless.
@@ -83,9 +83,9 @@ pub struct TunnelOptions {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TunnelResult {
     /// Results of its links.
-    pub carriage: Carriage,
+    pub emulation: EmulationResult,
     /// Packets in both directions with other addresses than those of the two sides. They are dropped.
-    pub strays: u64,
+    pub foreign_packets: u64,
     /// Scheduling by the kernel.
     pub scheduling: Scheduling,
 }
@@ -96,7 +96,7 @@ struct NoMeter;
 impl Meter for NoMeter {
     fn sent(&mut self, _: Direction, _: Timestamp, _: ByteCount) {}
 
-    fn received(&mut self, _: Direction, _: &Delivered<Carried>) {}
+    fn received(&mut self, _: Direction, _: &Delivered<PacketInLink>) {}
 }
 
 /// Both devices of a running tunnel.
@@ -105,11 +105,11 @@ struct Devices<'a> {
     /// Source and destination of the packets of each side, per version of IP.
     ways: [Vec<(IpAddr, IpAddr)>; 2],
     buffer: Vec<u8>,
-    strays: u64,
+    foreign_packets: u64,
 }
 
 impl Tunnel {
-    /// Carries packets between the namespaces until the duration ends or `go` returns [`Go::Stop`]. `go` is called a
+    /// Carries packets between the namespaces until the duration ends or `go` returns [`NextAction::Stop`]. `go` is called a
     /// few times per second. It is called at once if `urgent` returns true, as after a signal.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Tunnel {
     pub fn run(
         &self,
         options: TunnelOptions,
-        go: impl FnMut(&EmulatorStatus) -> Go,
+        go: impl FnMut(&EmulatorStatus) -> NextAction,
         urgent: impl FnMut() -> bool,
     ) -> Result<TunnelResult, EmulatorError> {
         let TunnelOptions { forward, reverse, start, length, log } = options;
@@ -126,12 +126,12 @@ impl Tunnel {
         let scheduling = ask_for_scheduling();
         let ways: Vec<_> = self.near().addresses().zip(self.far().addresses()).collect();
         let back = ways.iter().map(|&(near, far)| (far, near)).collect();
-        let buffer = vec![0; LARGEST_PACKET];
-        let mut ends = Devices { devices: &self.devices, ways: [ways, back], buffer, strays: 0 };
+        let buffer = vec![0; MAX_PACKET_BYTES];
+        let mut ends = Devices { devices: &self.devices, ways: [ways, back], buffer, foreign_packets: 0 };
         let mut path = EmulatedPath::new(Clock::start(), start, [forward, reverse], NoMeter, log)?;
         path.run(&mut ends, length, go, urgent)?;
-        let (carriage, NoMeter) = path.finish();
-        Ok(TunnelResult { carriage, strays: ends.strays, scheduling })
+        let (emulation, NoMeter) = path.finish();
+        Ok(TunnelResult { emulation, foreign_packets: ends.foreign_packets, scheduling })
     }
 }
 
@@ -175,7 +175,7 @@ impl Ends for Devices<'_> {
             if polled[direction as usize].revents().is_empty() {
                 continue;
             }
-            for _ in 0..MOST_AT_ONCE {
+            for _ in 0..MAX_BATCH_PACKETS {
                 match device.recv(&mut self.buffer) {
                     Ok(length) => {
                         let packet = &self.buffer[..length];
@@ -183,7 +183,7 @@ impl Ends for Devices<'_> {
                         if way.is_some_and(|way| self.ways[direction as usize].contains(&way)) {
                             came(direction, clock.now(), BytesMut::from(packet));
                         } else {
-                            self.strays += 1;
+                            self.foreign_packets += 1;
                         }
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,

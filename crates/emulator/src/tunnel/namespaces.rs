@@ -61,12 +61,12 @@ pub enum TunnelError {
     #[error("invalid name of a namespace: \"{0}\": expected 1 to 64 letters, digits, - and _")]
     Name(String),
     /// A command failed.
-    #[error("`{command}` failed: {said}")]
+    #[error("`{command}` failed: {message}")]
     Command {
         /// The command line.
         command: String,
         /// Its error output.
-        said: String,
+        message: String,
     },
     /// The device cannot be created or read.
     #[error("the TUN device failed: {0}")]
@@ -139,7 +139,7 @@ impl std::fmt::Debug for Tunnel {
 /// Runs `ip` with these arguments and this standard input.
 fn ip(words: &[&str], input: &str) -> Result<(), TunnelError> {
     let missing = TunnelError::NoCommand { command: "ip", package: "iproute2" };
-    let failed = |said: String| TunnelError::Command { command: format!("ip {}", words.join(" ")), said };
+    let failed = |message: String| TunnelError::Command { command: format!("ip {}", words.join(" ")), message };
     let mut command = Command::new("ip");
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Signals of the terminal are for this process, which still has work to do.
@@ -155,13 +155,13 @@ fn ip(words: &[&str], input: &str) -> Result<(), TunnelError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    let said = if said.is_empty() { output.status.to_string() } else { said };
-    let refused = ["not permitted", "ermission denied"].iter().any(|word| said.contains(word));
+    let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let message = if message.is_empty() { output.status.to_string() } else { message };
+    let refused = ["not permitted", "ermission denied"].iter().any(|word| message.contains(word));
     Err(if refused {
-        TunnelError::NoRights { reason: format!("ip {}: {said}", words.join(" ")) }
+        TunnelError::NoRights { reason: format!("ip {}: {message}", words.join(" ")) }
     } else {
-        failed(said)
+        failed(message)
     })
 }
 
@@ -262,7 +262,7 @@ pub fn run_again_in_user_namespace(because: &TunnelError) -> TunnelError {
         other => other.to_string(),
     };
     let refused =
-        |said: &str| TunnelError::NoRights { reason: format!("{because}; and with a user namespace: {said}") };
+        |message: &str| TunnelError::NoRights { reason: format!("{because}; and with a user namespace: {message}") };
     if is_in_own_user_namespace() {
         return refused("the same");
     }

@@ -94,7 +94,7 @@ fn settings(arguments: &CallCommand, clip: &str, trace: &str, controller: &str) 
         ("loss", &arguments.loss),
     ];
     for (name, word) in words {
-        options.set_words(name, &[word.to_owned()])?;
+        options.set_values(name, &[word.to_owned()])?;
     }
     options.settings()
 }
@@ -158,7 +158,7 @@ pub(super) fn run(arguments: &CallCommand) -> Result<()> {
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
-            aside!("lockstep: warning: {error}; calls are coded by our own codec only");
+            eprint_line!("lockstep: warning: {error}; calls are coded by our own codec only");
             None
         }
     };
@@ -185,7 +185,7 @@ pub(super) fn run(arguments: &CallCommand) -> Result<()> {
     };
     if let Some(path) = &arguments.json {
         write_json(path, &bench)?;
-        say!("\nnumbers in {}", path.display());
+        print_line!("\nnumbers in {}", path.display());
     }
     Ok(())
 }
@@ -202,9 +202,9 @@ fn print(calls: &[Row]) {
     let controllers = widest(|row| &row.controller).max(12);
     let start =
         |clip: &str, link: &str, controller: &str| format!("{clip:<clips$}{link:<links$}{controller:<controllers$}");
-    say!("{}{:>28}{:>28}", start("", "", ""), "lockstep", "libvpx, conventional");
+    print_line!("{}{:>28}{:>28}", start("", "", ""), "lockstep", "libvpx, conventional");
     let head = format!("{:>9}{:>9}{:>10}", "p50 (ms)", "p95", "SSIM (dB)");
-    say!("{}{head}{head}", start("clip", "link", "controller"));
+    print_line!("{}{head}{head}", start("clip", "link", "controller"));
     let shown = |figures: [Option<f64>; 3]| {
         let figure =
             |value: Option<f64>, digits| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
@@ -221,7 +221,7 @@ fn print(calls: &[Row]) {
     for row in calls.iter().filter(|row| row.codec == Codec::Functional) {
         let (ours, theirs) = (figures(&row.scores), of_libvpx(row));
         let theirs_shown = theirs.map_or_else(|| format!("{:>28}", "not there"), shown);
-        say!("{}{}{theirs_shown}", start(&row.clip, &row.trace, &row.controller), shown(ours));
+        print_line!("{}{}{theirs_shown}", start(&row.clip, &row.trace, &row.controller), shown(ours));
         let Some(theirs) = theirs else { continue };
         for ((differences, ours), theirs) in differences.iter_mut().zip(ours).zip(theirs) {
             differences.extend(ours.zip(theirs).map(|(ours, theirs)| ours - theirs));
@@ -232,7 +232,7 @@ fn print(calls: &[Row]) {
         [(0, 1.0), (1, 1.0), (2, -1.0)].map(|(which, sign): (usize, f64)| worst(&differences[which], sign))
     {
         let [median_50, median_95, median_ssim] = differences.each_ref().map(|values| median(values));
-        say!(
+        print_line!(
             "\nlockstep over libvpx, median (worst): p50 {median_50:+.0} ms ({p50:+.0}), p95 {median_95:+.0} ms ({p95:+.0}), SSIM {median_ssim:+.2} dB ({ssim:+.2})"
         );
     }

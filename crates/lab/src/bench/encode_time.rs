@@ -84,7 +84,7 @@ fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> V
         if let Some(first) = menu.candidates.first().filter(|first| !first.key_frame) {
             let watch = Stopwatch::start();
             let coded = Analysis::new(&state, picture, parameters).encode(first.quantizer);
-            black_box(coded.state.hash());
+            black_box(coded.state.id());
             works.push((EncodeWork::OneFrame, 1e3 * watch.seconds()));
             drop(coded);
         }
@@ -168,8 +168,8 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
     progress.finish();
     let model = EncodeTime { machine: machine(), clip: arguments.clip.clone(), real_time, quality };
     let model = EncodeTime::from_json(&serde_json::to_string(&model)?)?;
-    say!("{}, {} cores, milliseconds a picture:", model.machine.processor, model.machine.cores);
-    say!(
+    print_line!("{}, {} cores, milliseconds a picture:", model.machine.processor, model.machine.cores);
+    print_line!(
         "{:<11}{:>10}{:>11}{:>12}{:>12}{:>13}",
         "preset",
         "pixels",
@@ -186,7 +186,7 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
                 model.job_times(preset, point.pixels as usize);
             let [one, first, later, serial] =
                 [one_frame, first_pass, later_pass, serial_menu].map(|time| time.as_secs_f64() * 1e3);
-            say!("{name:<11}{:>10}{one:>11.2}{first:>12.2}{later:>12.2}{serial:>13.2}", point.pixels);
+            print_line!("{name:<11}{:>10}{one:>11.2}{first:>12.2}{later:>12.2}{serial:>13.2}", point.pixels);
         }
     }
     write_json(&arguments.output, &model)

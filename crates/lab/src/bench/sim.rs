@@ -189,16 +189,16 @@ pub(super) fn run(arguments: &SimArguments) -> Result<()> {
     }
     progress.finish();
     let speeds: Vec<Speed> = Kind::ALL.into_iter().zip(&runs).map(|(kind, runs)| speed(kind, runs)).collect();
-    say!("{:<40}{:>16}{:>22}{:>14}{:>12}", "call", "x real time", "slowest to fastest", "M packets/s", "rate");
+    print_line!("{:<40}{:>16}{:>22}{:>14}{:>12}", "call", "x real time", "slowest to fastest", "M packets/s", "rate");
     for Speed { call, times_real_time, slowest, fastest, million_packets_per_second, throughput_bps, .. } in &speeds {
         let range = format!("{slowest:.0} - {fastest:.0}");
         let rate = Bitrate::from_bps(*throughput_bps).to_string();
-        say!("{call:<40}{times_real_time:>16.0}{range:>22}{million_packets_per_second:>14.2}{rate:>12}");
+        print_line!("{call:<40}{times_real_time:>16.0}{range:>22}{million_packets_per_second:>14.2}{rate:>12}");
     }
     if let Some(path) = &arguments.json {
         let clock = if core_seconds().is_some() { "core" } else { "wall" };
         write_json(path, &SimReport { clock, rounds: arguments.rounds, calls: speeds })?;
-        say!("numbers in {}", path.display());
+        print_line!("numbers in {}", path.display());
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use lockstep_runner::output_file::write_text;
 use lockstep_runner::progress::Progress;
 
 /// Maximum size of a file, bytes.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Name of the record of downloads in the folder.
@@ -47,8 +47,8 @@ fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> R
             return Ok((size, HEXLOWER.encode(&hash.finalize())));
         }
         size += read as u64;
-        if size > MOST_BYTES {
-            bail!("the file is larger than {MOST_BYTES} bytes");
+        if size > MAX_FILE_BYTES {
+            bail!("the file is larger than {MAX_FILE_BYTES} bytes");
         }
         hash.update(&buffer[..read]);
         to.write_all(&buffer[..read])?;
@@ -60,9 +60,9 @@ fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> R
 fn one(agent: &ureq::Agent, file: &Wanted, folder: &Path, known: Option<&Known>) -> Result<Known> {
     let mut response = agent.get(&file.url).call()?;
     let length = response.body().content_length();
-    let mut progress = Progress::new(&file.name, length.unwrap_or(MOST_BYTES));
+    let mut progress = Progress::new(&file.name, length.unwrap_or(MAX_FILE_BYTES));
     let mut part = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?;
-    let body = response.body_mut().with_config().limit(MOST_BYTES + 1).reader();
+    let body = response.body_mut().with_config().limit(MAX_FILE_BYTES + 1).reader();
     let (size, hash) = copy(body, part.as_file_mut(), |size| progress.update(size, &format!("{} kB", size / 1_000)))?;
     progress.finish();
     if length.is_some_and(|length| length != size) {
@@ -103,14 +103,14 @@ pub fn all(files: &[Wanted], folder: &Path) -> Result<()> {
         if let (Some(known), Some(there)) = (known.get(&file.name), there)
             && copy(there, std::io::sink(), |_| {}).is_ok_and(|found| found == (known.size, known.sha256.clone()))
         {
-            say!("{} matches its record", file.name);
+            print_line!("{} matches its record", file.name);
             continue;
         }
         match one(&agent, file, folder, known.get(&file.name)) {
             Ok(found) => {
                 let first =
                     if known.contains_key(&file.name) { "as recorded" } else { "recorded, checked from now on" };
-                say!("{}   {} bytes   SHA-256 {} ({first})", file.name, found.size, found.sha256);
+                print_line!("{}   {} bytes   SHA-256 {} ({first})", file.name, found.size, found.sha256);
                 known.insert(file.name.clone(), found);
                 write_text(&record, &(serde_json::to_string_pretty(&known)? + "\n"))?;
             }

@@ -41,30 +41,35 @@ pub struct FitArguments {
 }
 
 fn show(family: &Family) {
-    say!("family {}   steps of {} ms   {}", family.name, family.step_ms, family.provenance);
+    print_line!("family {}   steps of {} ms   {}", family.name, family.step_ms, family.provenance);
     let quantile = |values: &[f64], index: usize| values.get(index).copied().unwrap_or(0.0);
     let mean = |index| quantile(&family.mean_bps, index) / 1e6;
-    say!("means         {:.2} to {:.2} Mb/s, median {:.2}", mean(0), mean(10), mean(5));
+    print_line!("means         {:.2} to {:.2} Mb/s, median {:.2}", mean(0), mean(10), mean(5));
     let steps = |index| quantile(&family.outage_steps, index) * f64::from(family.step_ms) / 1e3;
     let every = f64::from(family.step_ms) / 1e3 / family.outage_start.max(1e-12);
     match family.outage_start > 0.0 {
         true => {
-            say!("outages       one in {every:.0} s, {:.1} to {:.1} s, median {:.1}", steps(0), steps(10), steps(5))
+            print_line!(
+                "outages       one in {every:.0} s, {:.1} to {:.1} s, median {:.1}",
+                steps(0),
+                steps(10),
+                steps(5)
+            )
         }
-        false => say!("outages       none"),
+        false => print_line!("outages       none"),
     }
     let Some(error) = &family.held_out else { return };
-    say!("held out      {} traces, fitted to {}; mean and worst of them", error.traces.1, error.traces.0);
+    print_line!("held out      {} traces, fitted to {}; mean and worst of them", error.traces.1, error.traces.0);
     if let Some((mean, worst)) = error.rates_100ms {
-        say!("rates, 100 ms {mean:.3}   {worst:.3}   (largest difference of the distributions, 0-1)");
+        print_line!("rates, 100 ms {mean:.3}   {worst:.3}   (largest difference of the distributions, 0-1)");
     }
-    say!("rates, 1 s    {:.3}   {:.3}", error.rates_1s.0, error.rates_1s.1);
-    say!("rates, 10 s   {:.3}   {:.3}", error.rates_10s.0, error.rates_10s.1);
+    print_line!("rates, 1 s    {:.3}   {:.3}", error.rates_1s.0, error.rates_1s.1);
+    print_line!("rates, 10 s   {:.3}   {:.3}", error.rates_10s.0, error.rates_10s.1);
     let (second, five) = (error.autocorrelation_1s, error.autocorrelation_5s);
-    say!("correlation   {:.3}   {:.3}   at 1 s; {:.3}   {:.3}   at 5 s", second.0, second.1, five.0, five.1);
+    print_line!("correlation   {:.3}   {:.3}   at 1 s; {:.3}   {:.3}   at 5 s", second.0, second.1, five.0, five.1);
     match error.outage_lengths {
-        Some(distance) => say!("outages       {distance:.3}   (of the lengths of all)"),
-        None => say!("outages       none to compare"),
+        Some(distance) => print_line!("outages       {distance:.3}   (of the lengths of all)"),
+        None => print_line!("outages       none to compare"),
     }
 }
 
@@ -81,7 +86,7 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
     let mut found = Vec::new();
     for folder in &arguments.folders {
         let contents = folder::read(folder)?;
-        contents.say_unread();
+        contents.print_skipped();
         found.extend(contents.traces);
     }
     let order = split::shuffled(found.iter().map(|found| found.name.clone()).collect(), arguments.seed);
@@ -112,11 +117,11 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
         bail!("cannot read {}, so it is not overwritten: {why}", path.display());
     }
     write_text(path, &text)?;
-    say!("written to {}", path.display());
+    print_line!("written to {}", path.display());
     let words = words_of_trace(path, &name, &families);
     // A path with commas does not suit the name of a trace, and standard output is not a file.
     if Trace::family_file(&words).is_some_and(Path::is_file) {
-        say!("a trace of it is {words}");
+        print_line!("a trace of it is {words}");
     }
     Ok(())
 }

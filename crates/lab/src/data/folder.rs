@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 use lockstep_link::Trace;
 
 /// Maximum number of files.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// A trace in the folder.
 pub struct Found {
@@ -30,9 +30,9 @@ pub struct Contents {
 
 impl Contents {
     /// Prints the skipped files.
-    pub fn say_unread(&self) {
+    pub fn print_skipped(&self) {
         for (name, why) in &self.unread {
-            aside!("skipped {name}: {why}");
+            eprint_line!("skipped {name}: {why}");
         }
     }
 }
@@ -45,8 +45,8 @@ pub fn read(folder: &Path) -> Result<Contents> {
     let mut contents = Contents { traces: Vec::new(), unread: Vec::new() };
     for (count, entry) in WalkDir::new(folder).sort_by_file_name().into_iter().enumerate() {
         let entry = entry.with_context(|| format!("folder {}", folder.display()))?;
-        if count > MOST_FILES {
-            bail!("folder {} has more than {MOST_FILES} files", folder.display());
+        if count > MAX_FILES {
+            bail!("folder {} has more than {MAX_FILES} files", folder.display());
         }
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if !entry.file_type().is_file() || hidden {

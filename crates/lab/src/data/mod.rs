@@ -91,16 +91,16 @@ pub fn run(arguments: &DataArguments) -> Result<()> {
 
 fn list() {
     for set in sets::ALL {
-        say!("{}   {}", set.name, set.about);
-        say!("    licence  {}", set.licence);
+        print_line!("{}   {}", set.name, set.about);
+        print_line!("    licence  {}", set.licence);
         match set.by_hand {
-            Some(how) => say!("    by hand  {how}"),
-            None => say!("    files    {} from {}", set.files.len(), set.page),
+            Some(how) => print_line!("    by hand  {how}"),
+            None => print_line!("    files    {} from {}", set.files.len(), set.page),
         }
     }
-    say!("\nfamilies of generated traces, such as fitted:family=lte,seed=7,seconds=60");
+    print_line!("\nfamilies of generated traces, such as fitted:family=lte,seed=7,seconds=60");
     for family in lockstep_link::Families::built_in().families {
-        say!("{}   {}", family.name, family.provenance);
+        print_line!("{}   {}", family.name, family.provenance);
     }
 }
 
@@ -109,7 +109,7 @@ fn get(arguments: &GetArguments) -> Result<()> {
     if let Some(how) = set.by_hand {
         bail!("{} cannot be downloaded by a command: {how}", set.name);
     }
-    say!("{}: {}\nlicence: {}", set.name, set.about, set.licence);
+    print_line!("{}: {}\nlicence: {}", set.name, set.about, set.licence);
     let files: Vec<download::Wanted> = set
         .files
         .iter()
@@ -122,9 +122,9 @@ fn get(arguments: &GetArguments) -> Result<()> {
         })
         .collect();
     download::all(&files, &arguments.output)?;
-    say!("{} files in {}", files.len(), arguments.output.display());
+    print_line!("{} files in {}", files.len(), arguments.output.display());
     if let Some(archive) = files.iter().find(|file| file.name.ends_with(".zip")) {
-        say!("unpack {} before converting: `unzip`", archive.name);
+        print_line!("unpack {} before converting: `unzip`", archive.name);
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn get(arguments: &GetArguments) -> Result<()> {
 fn convert(arguments: &ConvertArguments) -> Result<()> {
     let interval = arguments.interval_ms.get();
     let contents = folder::read(&arguments.folder)?;
-    contents.say_unread();
+    contents.print_skipped();
     let mut converted = 0;
     for found in &contents.traces {
         let (text, extension) = match arguments.format {
@@ -143,7 +143,7 @@ fn convert(arguments: &ConvertArguments) -> Result<()> {
         let text = match text {
             Ok(text) => text,
             Err(why) => {
-                aside!("skipped {}: {why}", found.name);
+                eprint_line!("skipped {}: {why}", found.name);
                 continue;
             }
         };
@@ -156,6 +156,6 @@ fn convert(arguments: &ConvertArguments) -> Result<()> {
     if converted == 0 {
         bail!("no trace in {} could be converted", arguments.folder.display());
     }
-    say!("{converted} traces in {}", arguments.output.display());
+    print_line!("{converted} traces in {}", arguments.output.display());
     Ok(())
 }

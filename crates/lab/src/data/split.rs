@@ -82,7 +82,7 @@ fn walk_forward(names: &[String]) -> Vec<Fold> {
 /// `lockstep data split`.
 pub fn run(arguments: &SplitArguments) -> Result<()> {
     let contents = folder::read(&arguments.folder)?;
-    contents.say_unread();
+    contents.print_skipped();
     let mut files = Vec::new();
     for found in &contents.traces {
         files.push(File { path: found.name.clone(), sha256: hash_of(&found.path)? });
@@ -98,7 +98,7 @@ pub fn run(arguments: &SplitArguments) -> Result<()> {
         files,
     };
     write_text(&arguments.output, &(serde_json::to_string_pretty(&manifest)? + "\n"))?;
-    say!(
+    print_line!(
         "{} traces to train on, {} to judge by, {FOLDS} folds: {}",
         manifest.train.len(),
         manifest.test.len(),

@@ -194,17 +194,17 @@ pub(super) fn run(all: &AllArguments, controllers: &Controllers) -> Result<()> {
     let there = |group: &&(&str, &str)| rows.iter().any(|row| row.section.starts_with(group.0));
     let lines: Vec<Vec<String>> = GROUPS.iter().filter(there).map(|&group| group_cells(&rows, group)).collect();
     if !lines.is_empty() {
-        say!("");
+        print_line!("");
         table(&GROUP_COLUMNS, 1, &lines, all.markdown);
     }
     for (name, error) in &failures {
-        say!("{name} was not run: {error}");
+        print_line!("{name} was not run: {error}");
     }
     if let Some(path) = &all.json {
         let document =
             Document { lockstep: env!("CARGO_PKG_VERSION"), kind: "scenarios", config: &all.arguments, rows: &rows };
         write_json(path, &document)?;
-        say!("results       {}", path.display());
+        print_line!("results       {}", path.display());
     }
     Ok(())
 }

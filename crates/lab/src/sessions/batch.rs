@@ -53,7 +53,7 @@ impl Batch {
     }
 
     /// Whether both files are in `folder` with the right number of sessions. A last batch of a smaller count is not.
-    pub fn is_there(&self, folder: &Path) -> Result<bool> {
+    pub fn exists(&self, folder: &Path) -> Result<bool> {
         let files = self.files(folder)?;
         let rows = |path: &Path| -> Option<i64> {
             let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
@@ -141,11 +141,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let batch = &Batch::all(1, 2, 2)[0];
-        assert!(!batch.is_there(folder).unwrap());
+        assert!(!batch.exists(folder).unwrap());
         batch.write(folder, &[session(1), session(2)]).unwrap();
-        assert!(batch.is_there(folder).unwrap());
+        assert!(batch.exists(folder).unwrap());
         // The batch is incomplete for a larger count.
-        assert!(!Batch::all(1, 2, 9)[0].is_there(folder).unwrap());
+        assert!(!Batch::all(1, 2, 9)[0].exists(folder).unwrap());
         let elsewhere = tempfile::tempdir().unwrap();
         Made::read(batch.clone(), folder).unwrap().write(elsewhere.path()).unwrap();
         let bytes = |folder: &Path| fs::read(batch.files(folder).unwrap().seconds(0)).unwrap();
@@ -153,6 +153,6 @@ mod tests {
         let path = batch.files(folder).unwrap().seconds(0);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        assert!(!batch.is_there(folder).unwrap(), "a truncated file is none");
+        assert!(!batch.exists(folder).unwrap(), "a truncated file is none");
     }
 }

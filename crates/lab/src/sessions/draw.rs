@@ -18,11 +18,11 @@ use lockstep_units::random::normal;
 use super::population::{Population, Spread};
 
 /// Maximum duration after which the trace of a session repeats.
-const LONGEST_TRACE: Duration = Duration::from_secs(300);
+const MAX_TRACE: Duration = Duration::from_secs(300);
 /// Minimum rate of a link, kb/s.
-const LEAST_KBPS: f64 = 30.0;
+const MIN_KBPS: f64 = 30.0;
 /// Maximum share of randomly lost packets.
-const MOST_LOSS: f64 = 0.3;
+const MAX_LOSS: f64 = 0.3;
 
 /// A session before its call.
 #[derive(Debug)]
@@ -82,14 +82,14 @@ impl Drawn {
         let length_s = spread(random, Spread { median: length.median, deviation: length.deviation });
         let seconds = length_s.clamp(length.least, length.most).round();
         let free = 1.0 - access.taken * population.busy[hour];
-        let mean_kbps = (spread(random, access.mean_kbps) * free).clamp(LEAST_KBPS, 1e6).round();
+        let mean_kbps = (spread(random, access.mean_kbps) * free).clamp(MIN_KBPS, 1e6).round();
         let delay_ms = between(random, access.delay_ms) + between(random, place.farther_ms);
         let is_lossy = random.random::<f64>() < access.lossy;
-        let loss = spread(random, access.loss).min(MOST_LOSS);
+        let loss = spread(random, access.loss).min(MAX_LOSS);
         let [least, most] = access.queue_packets;
         let queue_packets = random.random_range(least..=most);
         let call_seed = random.random::<u32>();
-        let trace_seconds = seconds.min(LONGEST_TRACE.as_secs_f64());
+        let trace_seconds = seconds.min(MAX_TRACE.as_secs_f64());
         let trace =
             format!("fitted:family={},mean={mean_kbps}kbps,seed={call_seed},seconds={trace_seconds}", access.family);
         let values = [

@@ -20,13 +20,13 @@ use super::population::Population;
 use crate::sweep::remote;
 
 /// Maximum number of sessions.
-const MOST_SESSIONS: u64 = 100_000_000;
+const MAX_SESSIONS: u64 = 100_000_000;
 
 /// Arguments of `lockstep sessions generate`.
 #[derive(Debug, Clone, Args)]
 pub struct GenerateArguments {
     /// Number of sessions.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=MOST_SESSIONS))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=MAX_SESSIONS))]
     count: u64,
     /// Folder for the logs. Existing sessions of the same seed and population are kept. So an interrupted run resumes,
     /// and a higher --count adds sessions.
@@ -166,14 +166,14 @@ pub fn run(arguments: &GenerateArguments) -> Result<()> {
     let all = Batch::all(population.number()?, arguments.seed, arguments.count);
     let mut open = Vec::new();
     for batch in all {
-        if !batch.is_there(folder).with_context(|| format!("--output {}", folder.display()))? {
+        if !batch.exists(folder).with_context(|| format!("--output {}", folder.display()))? {
             open.push(batch);
         }
     }
     let to_make: u64 = open.iter().map(|batch| batch.end - batch.first).sum();
     let kept = arguments.count - to_make;
     if kept > 0 {
-        say!("{kept} of {} sessions exist already", arguments.count);
+        print_line!("{kept} of {} sessions exist already", arguments.count);
     }
     let mut progress = Progress::new("sessions", arguments.count);
     let (begun, mut count, mut seconds) = (Instant::now(), 0, 0);
@@ -198,8 +198,8 @@ pub fn run(arguments: &GenerateArguments) -> Result<()> {
         } else {
             String::new()
         };
-        say!("{count} sessions in {elapsed:.1} s: {pace}{virtual_time}");
+        print_line!("{count} sessions in {elapsed:.1} s: {pace}{virtual_time}");
     }
-    say!("{} sessions in {}", arguments.count, folder.display());
+    print_line!("{} sessions in {}", arguments.count, folder.display());
     Ok(())
 }

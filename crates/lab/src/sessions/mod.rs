@@ -11,7 +11,7 @@ use std::iter;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::python_module::{self, ModuleWords};
+use crate::python_module::{self, ModuleArguments};
 
 /// Arguments of `lockstep sessions`.
 #[derive(Args)]
@@ -28,10 +28,10 @@ enum SessionsCommand {
     /// Report Concerto's measures of the session logs in a folder. They are the share of poor sessions by place, hour
     /// and access network, and the reaction times of codecs. Distributions of round-trip times, losses and bit rates
     /// follow. Requires the extra `sessions`.
-    Report(ModuleWords),
+    Report(ModuleArguments),
     /// Query the session logs in a folder with SQL: `lockstep sessions sql DIR "SELECT access, count(*) FROM sessions
     /// GROUP BY 1"`. Requires the extra `sessions`.
-    Sql(ModuleWords),
+    Sql(ModuleArguments),
 }
 
 /// `lockstep sessions`.
@@ -44,7 +44,7 @@ pub fn run(arguments: &SessionsArguments) -> Result<()> {
 }
 
 /// Runs a command of the Python package.
-fn asked(name: &str, arguments: &ModuleWords) -> Result<()> {
+fn asked(name: &str, arguments: &ModuleArguments) -> Result<()> {
     let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
     python_module::run("lockstep.sessions.__main__", "main", "sessions", &words)
 }

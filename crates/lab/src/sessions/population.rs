@@ -14,7 +14,7 @@ use lockstep_runner::session_log::arguments::{ACCESS, numbered};
 /// The built-in population; `docs/how-to/sessions.md` says which of its numbers are known and which are assumed.
 const BUILT_IN: &str = include_str!("population.json");
 /// Maximum duration of a session, seconds.
-const LONGEST_S: f64 = 86_400.0;
+const MAX_DURATION_SECONDS: f64 = 86_400.0;
 
 /// Weights by name. A share is a weight divided by their sum.
 pub type Shares = BTreeMap<String, f64>;
@@ -141,9 +141,9 @@ impl Population {
             bail!("busy: expected numbers from 0 to 1");
         }
         let Length { median, deviation, least, most } = self.length_s;
-        check_spread("length_s", Spread { median, deviation }, LONGEST_S)?;
-        if !(least >= 1.0 && least <= most && most <= LONGEST_S) {
-            bail!("length_s: expected bounds from 1 to {LONGEST_S} s, in order");
+        check_spread("length_s", Spread { median, deviation }, MAX_DURATION_SECONDS)?;
+        if !(least >= 1.0 && least <= most && most <= MAX_DURATION_SECONDS) {
+            bail!("length_s: expected bounds from 1 to {MAX_DURATION_SECONDS} s, in order");
         }
         check_shares("places", self.places.iter().map(|place| place.share))?;
         for place in &self.places {

@@ -216,7 +216,7 @@ fn print<R: Compared>(rows: &[R], figures: &[Figure<R>]) {
     let mut last = "";
     for (control, source) in of {
         if control != last {
-            say!("{control:<42}{headings}{:>11}", "against");
+            print_line!("{control:<42}{headings}{:>11}", "against");
             last = control;
         }
         let values = figures
@@ -226,9 +226,9 @@ fn print<R: Compared>(rows: &[R], figures: &[Figure<R>]) {
             let (own, full) = (mean_of((control, source), value)?, mean_of((control, FULL_THROTTLE), value)?);
             (source != FULL_THROTTLE && full > 0.0).then(|| format!("{:+.1} %", 100.0 * (own / full - 1.0)))
         });
-        say!("  {source:<40}{}{:>11}", values.collect::<String>(), first.unwrap_or_default());
+        print_line!("  {source:<40}{}{:>11}", values.collect::<String>(), first.unwrap_or_default());
     }
-    say!("");
+    print_line!("");
 }
 
 /// `lockstep sources`. `is_given` tells whether an option was given.
@@ -260,11 +260,19 @@ pub fn run(arguments: &SourcesArguments, is_given: &dyn Fn(&str) -> bool) -> Res
     let calls = each("sources, varying links", &varying, |call| call.run(&given))?;
     let recoveries = each("sources, returning links", &returning, |call| call.recover(&given))?;
     if takes(Links::Varying) {
-        say!("{} s of {} under {CONTROLLER}: means over {} traces\n", given.length.as_f64(), given.clip, traces.len());
+        print_line!(
+            "{} s of {} under {CONTROLLER}: means over {} traces\n",
+            given.length.as_f64(),
+            given.clip,
+            traces.len()
+        );
         print(&calls, &FIGURES);
     }
     if takes(Links::Returning) {
-        say!("from the return of a link's capacity until 70 % of it come through: {} links\n", recovery::TRACES.len());
+        print_line!(
+            "from the return of a link's capacity until 70 % of it come through: {} links\n",
+            recovery::TRACES.len()
+        );
         print(&recoveries, &RECOVERY_FIGURES);
     }
     write(arguments.common.json.as_ref(), &Numbers { calls, recoveries })

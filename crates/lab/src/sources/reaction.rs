@@ -12,7 +12,7 @@ const REDUCED: f64 = 1.05;
 /// The rate has followed a rise at or above this share of the new capacity.
 const RECOVERED: f64 = 0.7;
 /// Maximum time, seconds. A change that is not followed within it counts with this time.
-const MOST_SECONDS: usize = 10;
+const MAX_SECONDS: usize = 10;
 
 /// Mean times from a change of capacity until the sender's rate has followed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -34,9 +34,9 @@ fn average(values: &[u64]) -> f64 {
 }
 
 /// Number of points from `from` until the rate over half a second satisfies `followed`, at most those of
-/// [`MOST_SECONDS`]. A second has `second` points.
+/// [`MAX_SECONDS`]. A second has `second` points.
 fn points_until(rates: &[u64], from: usize, second: usize, followed: impl Fn(f64) -> bool) -> usize {
-    let (half, most) = (second.div_ceil(2), MOST_SECONDS * second);
+    let (half, most) = (second.div_ceil(2), MAX_SECONDS * second);
     (0..most)
         .find(|&wait| rates.get(from + wait..from + wait + half).is_none_or(|rates| followed(average(rates))))
         .unwrap_or(most)

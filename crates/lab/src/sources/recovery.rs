@@ -30,7 +30,7 @@ pub(super) struct Recovery {
     pub(super) seconds: f64,
     /// Whether the bit rate recovered.
     pub(super) came_back: bool,
-    /// Updates of GCC's delay-based estimate per second meanwhile.
+    /// Updates of GCC's delay-based estimate per second until the recovery.
     pub(super) samples_a_second: f64,
     /// Capacity of the link and delivered rate, bit/s, per second of the call.
     pub(super) capacity_bps: Vec<u64>,

@@ -20,7 +20,7 @@ use lockstep_measure::Scores;
 use lockstep_runner::progress::figure;
 
 use super::{CommonArguments, TRIED_SECONDS, coded_seconds, write};
-use crate::compare::{BothWays, both_ways};
+use crate::compare::{LiveAndSimulated, both_ways};
 use crate::journal::Journal;
 use crate::model::model_of;
 use crate::sweep::contents::Contents;
@@ -65,9 +65,9 @@ const TRACES: [&str; 12] = [
 /// Limit for the medians of relative errors of a model.
 const MEDIAN: f64 = 0.10;
 /// Limit for the relative error of p95.
-const MOST_P95: f64 = 0.30;
+const MAX_P95_ERROR: f64 = 0.30;
 /// Limit for the error of SSIM, dB.
-const MOST_SSIM: f64 = 0.5;
+const MAX_SSIM_ERROR_DB: f64 = 0.5;
 
 fn controllers() -> Result<Vec<Algorithm>> {
     ["salsify", "gcc", "nada", "scream", "bob-heuristic"].iter().map(|name| Ok(name.parse()?)).collect()
@@ -136,7 +136,7 @@ impl Errors {
     /// Largest error relative to its limit; 1 is the limit.
     fn badness(&self) -> f64 {
         let part = |error: Option<f64>, most: f64| error.map_or(f64::INFINITY, |error| error.abs() / most);
-        part(self.p95, MOST_P95).max(part(self.ssim_db, MOST_SSIM))
+        part(self.p95, MAX_P95_ERROR).max(part(self.ssim_db, MAX_SSIM_ERROR_DB))
     }
 }
 
@@ -226,12 +226,12 @@ fn name(trace: &str, codec: CodecKind, controller: &str) -> String {
 }
 
 fn print(report: &FidelityReport) {
-    say!("{}", heading("coded / modelled, worst first"));
+    print_line!("{}", heading("coded / modelled, worst first"));
     for Cell { trace, codec, controller, coded, modelled, errors, .. } in &report.cells {
-        say!("{}", line(&name(trace, *codec, controller), modelled, coded, errors));
+        print_line!("{}", line(&name(trace, *codec, controller), modelled, coded, errors));
     }
     let Errors { p50, p95, throughput, ssim_db } = report.medians;
-    say!(
+    print_line!(
         "\nmedian error of the model: p50 {}, p95 {}, throughput {}, SSIM {} dB",
         percent(p50),
         percent(p95),
@@ -239,24 +239,27 @@ fn print(report: &FidelityReport) {
         figure(ssim_db, 2)
     );
     let count = |beyond: fn(&Errors) -> bool| report.cells.iter().filter(|cell| beyond(&cell.errors)).count();
-    let late = count(|errors| errors.p95.is_none_or(|error| error.abs() > MOST_P95));
-    let unlike = count(|errors| errors.ssim_db.is_none_or(|error| error.abs() > MOST_SSIM));
-    say!(
-        "{late} of {} cells are off by more than {:.0} % in p95, {unlike} by more than {MOST_SSIM} dB",
+    let late = count(|errors| errors.p95.is_none_or(|error| error.abs() > MAX_P95_ERROR));
+    let unlike = count(|errors| errors.ssim_db.is_none_or(|error| error.abs() > MAX_SSIM_ERROR_DB));
+    print_line!(
+        "{late} of {} cells are off by more than {:.0} % in p95, {unlike} by more than {MAX_SSIM_ERROR_DB} dB",
         report.cells.len(),
-        100.0 * MOST_P95
+        100.0 * MAX_P95_ERROR
     );
     let might_be = |cell: &&Cell| {
         cell.drawn_p95_ms.zip(cell.coded.p95_ms).is_some_and(|((least, most), p95)| (least..=most).contains(&p95))
     };
-    say!("{} coded calls have a p95 within those of the model's draws", report.cells.iter().filter(might_be).count());
+    print_line!(
+        "{} coded calls have a p95 within those of the model's draws",
+        report.cells.iter().filter(might_be).count()
+    );
     let held = [p50, p95, throughput].into_iter().all(|error| error.is_some_and(|error| error <= MEDIAN));
-    say!("the medians are {} {:.0} %", if held { "within" } else { "not all within" }, 100.0 * MEDIAN);
+    print_line!("the medians are {} {:.0} %", if held { "within" } else { "not all within" }, 100.0 * MEDIAN);
     if !report.live.is_empty() {
-        say!("\n{}", heading("live / simulated"));
+        print_line!("\n{}", heading("live / simulated"));
         for cell in &report.live {
             let LiveCell { trace, codec, controller, live, simulated } = cell;
-            say!("{}", line(&name(trace, *codec, controller), simulated, live, &cell.errors()));
+            print_line!("{}", line(&name(trace, *codec, controller), simulated, live, &cell.errors()));
         }
     }
 }
@@ -327,7 +330,7 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     }
     let open: Vec<&CallSettings> =
         cells.iter().filter(|(key, _)| journal.known::<Found>(key).is_none()).map(|(_, settings)| settings).collect();
-    aside!("{}", announcement(cells.len(), &open, arguments.draws, arguments.live)?);
+    eprint_line!("{}", announcement(cells.len(), &open, arguments.draws, arguments.live)?);
     let model = journal.measured(&fitted, || model_of(given.clip.as_str(), arguments.pictures, seed))?;
     let found = journal.each("study fidelity", &cells, |settings| {
         let figures = |simulated: Simulated| Figures::of(&simulated.report.scores);
@@ -368,7 +371,7 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     // An odd step includes both codecs.
     for (key, settings) in cells.iter().step_by(step | 1).take(arguments.live) {
         let (played, simulated) = journal.measured(&format!("live {key}"), || {
-            let BothWays { live: played, simulated, .. } = both_ways(settings)?;
+            let LiveAndSimulated { live: played, simulated, .. } = both_ways(settings)?;
             Ok((Figures::of(&played), Figures::of(&simulated)))
         })?;
         live.push(LiveCell {

@@ -14,11 +14,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use lockstep_configuration::{CallArguments, CallSettings, Seconds, SimulateWords, simulate};
+use lockstep_configuration::{CallArguments, CallSettings, Seconds, SimulateArguments, simulate};
 use lockstep_runner::output_file::{self, write_json};
 
 use crate::every_core::on_every_core;
-use crate::python_module::{self, ModuleWords};
+use crate::python_module::{self, ModuleArguments};
 
 /// Arguments of `lockstep study`.
 #[derive(Args)]
@@ -33,16 +33,16 @@ enum Study {
     ///
     /// Compares modelled calls with one changed constant (`--variants jitter.weight=0.1 rule.level=0.5`) with unchanged
     /// calls.
-    Ablation(ModuleWords),
+    Ablation(ModuleArguments),
     /// BoB on the profiles of its paper, compared with its heuristic, Gemini and HRCC.
     ///
     /// Accuracy, rate, delay, loss and scores; and the threshold of its selector.
-    Bob(ModuleWords),
+    Bob(ModuleArguments),
     /// Reproduce Concerto's observation, and compare its imitation learning with GCC, Salsify and RL-V.
     ///
     /// The observation: video under GCC has less throughput than a source that always fills the target. Further parts:
     /// inputs, losses, smoothness, mismatch, beta, loops and epochs of training.
-    Concerto(ModuleWords),
+    Concerto(ModuleArguments),
     /// Measure the errors of modelled calls against coded ones, and of simulated calls against live ones.
     ///
     /// `--codec` restricts the study to one codec.
@@ -50,7 +50,7 @@ enum Study {
     /// Lockstep's own controller compared with the others, hindsight and the upper bound.
     ///
     /// No controller was trained on the traces.
-    Lockstep(ModuleWords),
+    Lockstep(ModuleArguments),
     /// Reproduce Salsify's ablation: without grace period, with a conventional codec, and with a conventional
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -60,7 +60,7 @@ enum Study {
 #[derive(Debug, Clone, Args)]
 pub(super) struct CommonArguments {
     #[command(flatten)]
-    simulation: SimulateWords,
+    simulation: SimulateArguments,
     /// Write the numbers to this file as JSON.
     #[arg(long)]
     pub(super) json: Option<PathBuf>,
@@ -101,7 +101,7 @@ impl CommonArguments {
     /// Settings of all calls. `usual` has the defaults of options. Checks that the numbers can be written before calls
     /// read `traces`.
     pub(super) fn settings(&self, usual: CallArguments, traces: &[String]) -> Result<CallSettings> {
-        let settings = self.simulation.said().clone().or(usual).settings()?;
+        let settings = self.simulation.given().clone().or(usual).settings()?;
         let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));
         output_file::check(&[("--json", self.json.as_deref())], &inputs)?;
@@ -130,7 +130,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
 }
 
 /// Runs a study of the Python package.
-fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
+fn learned(name: &str, arguments: &ModuleArguments) -> Result<()> {
     let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
     python_module::run("lockstep.studies.__main__", "main", "learn", &words)
 }
@@ -165,7 +165,7 @@ fn coded_seconds(call: &CallSettings, calls: usize) -> Result<f64> {
 pub(super) fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
     if let Some(path) = path {
         write_json(path, numbers)?;
-        say!("numbers in {}", path.display());
+        print_line!("numbers in {}", path.display());
     }
     Ok(())
 }

@@ -85,13 +85,13 @@ fn announce(budget: Budget, given: &CallSettings) -> Result<()> {
     let length = given.length.as_f64();
     let what = format!("salsify, budget {}: {} calls of {length} s", budget.name(), DESIGNS.len());
     if length <= 5.0 * f64::from(TRIED_SECONDS) {
-        aside!("{what}");
+        eprint_line!("{what}");
         return Ok(());
     }
     let began = Instant::now();
     scores("how long it takes", &CallSettings { length: Seconds::whole(TRIED_SECONDS), ..given.clone() })?;
     let estimate = began.elapsed().as_secs_f64() * length / f64::from(TRIED_SECONDS);
-    aside!("{what}, about {estimate:.0} s in all");
+    eprint_line!("{what}, about {estimate:.0} s in all");
     Ok(())
 }
 
@@ -110,9 +110,9 @@ pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
         })
         .collect();
 
-    say!("{} s of {} over {}\n", given.length.as_f64(), given.clip, given.link.trace.name());
-    say!("delays are those of the frames displayed, as in the paper, and of every frame captured\n");
-    say!(
+    print_line!("{} s of {} over {}\n", given.length.as_f64(), given.clip, given.link.trace.name());
+    print_line!("delays are those of the frames displayed, as in the paper, and of every frame captured\n");
+    print_line!(
         "{:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>8}   worse in",
         "",
         "shown p50",
@@ -124,7 +124,7 @@ pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
     );
     for Row { design, worse, scores, .. } in &rows {
         let names = ["p50", "p95", "SSIM"].into_iter().zip(worse).filter_map(|(name, &worse)| worse.then_some(name));
-        say!(
+        print_line!(
             "{design:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>8.2}   {}",
             figure(scores.displayed_delay_ms.map(|delay| delay.p50), 0),
             figure(scores.displayed_delay_ms.map(|delay| delay.p95), 0),

@@ -45,10 +45,10 @@ const READ_BY_ESTIMATORS: [&str; 28] = [
 ];
 
 /// Maximum number of files and folders below an estimator's folder. Published ones have dozens.
-const MOST_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 /// Maximum size of these files together, bytes.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_TOTAL_BYTES: u64 = 4 << 30;
 
 /// Maximum depth of folders.
 const DEEPEST: usize = 16;
@@ -119,7 +119,7 @@ pub fn of_estimator(path: &Path) -> Result<String> {
         if entry.file_type().is_file() && (is_read(found) || found == file) {
             let length = entry.metadata().map_or(0, |metadata| metadata.len());
             bytes += length;
-            if bytes <= MOST_BYTES {
+            if bytes <= MAX_TOTAL_BYTES {
                 // Name and length precede the content, so that no two folders give the same bytes.
                 let name = found.strip_prefix(folder).unwrap_or(found).to_string_lossy();
                 hash.update((name.len() as u64).to_le_bytes());
@@ -128,12 +128,12 @@ pub fn of_estimator(path: &Path) -> Result<String> {
                 add(&mut hash, found)?;
             }
         }
-        if entries > MOST_ENTRIES || bytes > MOST_BYTES {
+        if entries > MAX_ENTRIES || bytes > MAX_TOTAL_BYTES {
             bail!(
-                "estimator {}: its folder has more than {MOST_ENTRIES} files or {} GiB of possible inputs; \
+                "estimator {}: its folder has more than {MAX_ENTRIES} files or {} GiB of possible inputs; \
                  move it into a separate folder, so that a sweep can detect edits",
                 path.display(),
-                MOST_BYTES >> 30
+                MAX_TOTAL_BYTES >> 30
             );
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     fn estimator_in_a_huge_folder_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mine.py"), "class Estimator: pass").unwrap();
-        for name in 0..=MOST_ENTRIES {
+        for name in 0..=MAX_ENTRIES {
             File::create(folder.path().join(name.to_string())).unwrap();
         }
         let said = of_estimator(&folder.path().join("mine.py")).unwrap_err().to_string();

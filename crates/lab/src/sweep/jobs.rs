@@ -58,9 +58,9 @@ impl SweepCodec {
 }
 
 /// Maximum number of seeds in one range.
-const MOST_SEEDS: u64 = 1_000_000;
+const MAX_SEEDS: u64 = 1_000_000;
 /// Maximum number of calls in a sweep. Each requires several kB before it runs.
-const MOST_CALLS: usize = 1_000_000;
+const MAX_CALLS: usize = 1_000_000;
 
 /// Seeds such as `1-5` or `1,4,7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl FromStr for Seeds {
             match part.split_once('-') {
                 Some((first, last)) => {
                     let (first, last) = (number(first)?, number(last)?);
-                    if last < first || last - first >= MOST_SEEDS {
-                        return Err(format!("expected a range of at most {MOST_SEEDS} seeds, got `{part}`"));
+                    if last < first || last - first >= MAX_SEEDS {
+                        return Err(format!("expected a range of at most {MAX_SEEDS} seeds, got `{part}`"));
                     }
                     seeds.extend(first..=last);
                 }
@@ -147,7 +147,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = WalkDir::new(folder).follow_links(true).into_iter().filter_entry(|entry| {
         let is_around = entry.depth() > 0 && leads_around(entry.path());
         if is_around {
-            aside!("lockstep: skipped: {}: a link to a folder around {}", entry.path().display(), folder.display());
+            eprint_line!(
+                "lockstep: skipped: {}: a link to a folder around {}",
+                entry.path().display(),
+                folder.display()
+            );
         }
         !is_around
     });
@@ -157,7 +161,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
             Ok(_) => {}
             // A link to a parent folder, or a broken link.
             Err(error) if error.depth() > 0 && error.path().is_some_and(Path::is_symlink) => {
-                aside!("lockstep: skipped: {error}");
+                eprint_line!("lockstep: skipped: {error}");
             }
             Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.display())),
         }
@@ -179,7 +183,7 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
             // A folder of traces may contain other files, such as a note about their source.
             match open(&path.to_string_lossy()) {
                 Ok(trace) => traces.push(trace),
-                Err(error) => aside!("lockstep: skipped: {error:#}"),
+                Err(error) => eprint_line!("lockstep: skipped: {error:#}"),
             }
         }
         if traces.len() == before {
@@ -209,7 +213,7 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
 /// All calls of `arguments` in the order of the rows: by controller name, codec, trace and seed.
 pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<Job>> {
     // `--codecs` sets the codec.
-    let given = CallArguments { modelled: None, ..arguments.simulation.said().clone() };
+    let given = CallArguments { modelled: None, ..arguments.simulation.given().clone() };
     let usual = CallArguments::usual();
     let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
     let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
@@ -222,8 +226,8 @@ pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<
 
     let calls = arguments.seeds.as_ref().map_or(1, |seeds| seeds.0.len());
     let calls = [contenders.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
-    if calls > MOST_CALLS {
-        bail!("the sweep has {calls} calls, more than {MOST_CALLS}; give fewer seeds, traces or controllers");
+    if calls > MAX_CALLS {
+        bail!("the sweep has {calls} calls, more than {MAX_CALLS}; give fewer seeds, traces or controllers");
     }
 
     let mut contents = Contents::default();
@@ -306,7 +310,7 @@ mod tests {
         let set = |settings: &'static [(&str, &str)]| {
             move |options: &mut CallArguments| {
                 for (name, word) in settings {
-                    options.set_words(name, &[(*word).to_owned()]).unwrap();
+                    options.set_values(name, &[(*word).to_owned()]).unwrap();
                 }
             }
         };

@@ -15,7 +15,7 @@ use std::thread::available_parallelism;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_configuration::{Observers, SimulateWords, simulate_modelled_with, simulate_with};
+use lockstep_configuration::{Observers, SimulateArguments, simulate_modelled_with, simulate_with};
 use lockstep_control::Controllers;
 use lockstep_measure::{Scores, SharedSessionMeter};
 use lockstep_runner::output_file::{self, is_standard_output};
@@ -50,7 +50,7 @@ pub struct SweepArguments {
     #[arg(long)]
     seeds: Option<Seeds>,
     #[command(flatten)]
-    simulation: SimulateWords,
+    simulation: SimulateArguments,
     /// The codec model of calls without pixels, as `lockstep model fit` writes it; default: the built-in one.
     #[arg(long, value_name = "FILE")]
     codec_model: Option<PathBuf>,
@@ -128,7 +128,7 @@ fn run_job_file(path: &Path, controllers: &Controllers, workers: NonZero<usize>)
         job.call.control.controller = job.call.control.controller.clone().found_in(controllers)?;
     }
     run_here(&jobs, workers, &SessionArguments::default(), |finished| {
-        say!("{}", finished.to_line()?);
+        print_line!("{}", finished.to_line()?);
         Ok(())
     })
 }
@@ -141,7 +141,7 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
             "a sweep takes its codecs from --codecs, such as --codecs conventional,modelled-conventional, not from --codec"
         );
     }
-    if arguments.simulation.said().modelled == Some(true)
+    if arguments.simulation.given().modelled == Some(true)
         && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
     {
         bail!("--modelled contradicts --codecs {}; omit one of the two", coded.name());
@@ -188,13 +188,13 @@ fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()
     for job in &jobs {
         let (kind, name) = session_name(job)?;
         // A call without its session log runs again, even if it is in the journal.
-        if journal.known::<Scores>(&job.key).is_none() || !arguments.session.is_there(kind, "both", &name) {
+        if journal.known::<Scores>(&job.key).is_none() || !arguments.session.exists(kind, "both", &name) {
             open.push(job.clone());
         }
     }
     let kept = jobs.len() - open.len();
     if kept > 0 {
-        say!("{kept} of {} calls are in the journal already", jobs.len());
+        print_line!("{kept} of {} calls are in the journal already", jobs.len());
     }
     let mut progress = Progress::new("sweep", jobs.len() as u64);
     let mut count = kept as u64;
@@ -222,7 +222,7 @@ fn run_calls(arguments: &SweepArguments, controllers: &Controllers) -> Result<()
     if !rows.is_empty() {
         rows::write(&arguments.output, &rows)?;
         rows::print(&rows);
-        say!("\n{} calls in {}", rows.len(), arguments.output.display());
+        print_line!("\n{} calls in {}", rows.len(), arguments.output.display());
     }
     let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, failures.get(&job.key)?))).collect();
     if let Some((job, reason)) = failed.first() {

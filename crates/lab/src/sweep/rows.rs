@@ -181,7 +181,7 @@ pub fn print(rows: &[(&Job, Scores)]) {
         .filter(|(heading, _, score)| *heading != BOUND || rows.iter().any(|(_, scores)| score(scores).is_some()))
         .collect();
     let headings: String = shown.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
-    say!("{:<widest$}  {:<22}{:>6}{headings}", "controller", "codec", "calls");
+    print_line!("{:<widest$}  {:<22}{:>6}{headings}", "controller", "codec", "calls");
     for ((controller, codec), calls) in groups {
         let values: String = shown
             .iter()
@@ -190,7 +190,7 @@ pub fn print(rows: &[(&Job, Scores)]) {
                     .map_or_else(|| format!("{:>11}", "-"), |value| format!("{value:>11.digits$}"))
             })
             .collect();
-        say!("{controller:<widest$}  {codec:<22}{:>6}{values}", calls.len());
+        print_line!("{controller:<widest$}  {codec:<22}{:>6}{values}", calls.len());
     }
 }
 

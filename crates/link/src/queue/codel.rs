@@ -21,7 +21,7 @@ pub(crate) fn interval() -> Duration {
 }
 
 /// A queue of at most one full-size packet is never a standing queue (RFC 8289, section 5.4, `maxpacket`).
-const LARGEST_PACKET: ByteCount = ByteCount::new(1_500);
+const MAX_PACKET_SIZE: ByteCount = ByteCount::new(1_500);
 
 /// A dropping phase resumes the drop rate of the last one within this number of intervals (RFC 8289, section 5.5).
 const MEMORY_INTERVALS: u32 = 16;
@@ -71,7 +71,7 @@ impl<T> CoDel<T> {
             return None;
         };
         let waited = now.saturating_since(packet.sent_at);
-        if waited < self.target || self.memory.bytes() <= LARGEST_PACKET {
+        if waited < self.target || self.memory.bytes() <= MAX_PACKET_SIZE {
             self.standing_from = None;
             return Some((packet, false));
         }

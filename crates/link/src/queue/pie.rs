@@ -28,9 +28,9 @@ const CHANGE_GAIN: f64 = 1.25;
 const BURST: Duration = Duration::from_millis(150);
 /// Factor of the probability at each update of an idle queue (section 4.2).
 const IDLE_DECAY: f64 = 0.98;
-/// From this probability on, an update adds at most [`LARGEST_STEP`] (section 5.2).
+/// From this probability on, an update adds at most [`MAX_STEP`] (section 5.2).
 const NOT_SMALL: f64 = 0.1;
-const LARGEST_STEP: f64 = 0.02;
+const MAX_STEP: f64 = 0.02;
 /// Below this probability, no packet is dropped while the delay is below half the target (section 4.1).
 const PROTECTED_PROBABILITY: f64 = 0.2;
 /// A queue of at most two packets (MEAN_PKTSIZE) has no drops.
@@ -108,7 +108,7 @@ impl<T> Pie<T> {
             step /= divisor;
         }
         if self.probability >= NOT_SMALL {
-            step = step.min(LARGEST_STEP);
+            step = step.min(MAX_STEP);
         }
         self.probability += step;
         if wait.is_zero() && self.wait.is_zero() {

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use lockstep_units::Timestamp;
 use quinn_proto::{Connection, Dir, FrameStats, StreamId};
 
-use crate::control::{Message, Messages};
-use crate::messages::{MOST_UNSENT, Malformed, ReliableReader};
+use lockstep_session::control::{Message, Messages};
+use lockstep_session::messages::{MAX_UNSENT_BYTES, Malformed, ReliableReader};
 
 /// Bytes that may wait for room in the stream.
-const MOST_UNWRITTEN: usize = 16 << 10;
+const MAX_UNWRITTEN_BYTES: usize = 16 << 10;
 
 /// Result of reading the stream.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Link {
 
     /// Queues a message for the stream. A peer that never reads gets no further messages once the queue is full.
     pub(super) fn send(&mut self, message: &Message) {
-        if self.unwritten.len() < MOST_UNWRITTEN {
+        if self.unwritten.len() < MAX_UNWRITTEN_BYTES {
             self.unwritten.extend(message.to_bytes());
         }
         self.write();
@@ -104,7 +104,7 @@ impl Link {
     /// # Errors
     /// The number of bytes that already wait, if there is no room.
     pub(super) fn send_reliable(&mut self, message: &[u8]) -> Result<(), usize> {
-        if self.unsent.len() + message.len() > MOST_UNSENT {
+        if self.unsent.len() + message.len() > MAX_UNSENT_BYTES {
             return Err(self.unsent.len());
         }
         self.unsent.extend(message);
@@ -136,7 +136,7 @@ impl Link {
             self.incoming = self.quic.streams().accept(Dir::Uni);
         }
         // Unread bytes stay in the stream, whose flow-control window bounds them.
-        if let Some(message) = self.reader.next()? {
+        if let Some(message) = self.reader.poll()? {
             return Ok(Some(message));
         }
         let Some(stream) = self.incoming else { return Ok(None) };
@@ -147,7 +147,7 @@ impl Link {
             }
             let _ = chunks.finalize().should_transmit();
         }
-        self.reader.next()
+        self.reader.poll()
     }
 
     /// The next message.
@@ -165,7 +165,7 @@ impl Link {
             // The next packet carries the flow-control update.
             let _ = chunks.finalize().should_transmit();
         }
-        match self.messages.next() {
+        match self.messages.poll() {
             Ok(Some(message)) => StreamRead::Message(message),
             Ok(None) => StreamRead::Nothing,
             Err(_) => StreamRead::Malformed,

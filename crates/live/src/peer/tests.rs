@@ -8,7 +8,7 @@ use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
 
 use super::*;
-use crate::messages::Delivery;
+use lockstep_session::messages::Delivery;
 
 const WAY: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(33);
@@ -32,7 +32,7 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
     let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), INTERVAL);
     let controller = algorithm.controller(&setup).expect("it needs no path");
     let controller = match group {
-        Some((group, priority)) => group.join(controller, &setup, priority, setup.bounds.most),
+        Some((group, priority)) => group.join(controller, &setup, priority, setup.bounds.max),
         None => controller,
     };
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
@@ -40,7 +40,7 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
 }
 
 fn receiving_end() -> ReceivingEnd {
-    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+    ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
         Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
     })
 }

@@ -4,7 +4,7 @@ use lockstep_link::{LossConfig, Reordering};
 
 use super::nat::{Dependence, Nat};
 use super::*;
-use crate::connection::Way;
+use lockstep_session::Route;
 
 /// Address of the rendezvous.
 pub(super) const SERVER: SocketAddr =
@@ -83,8 +83,8 @@ fn world(kinds: [Kind; 2], links: [LinkConfig; 2], seed: u64, meet: Meet) -> Wor
     world
 }
 
-fn ways(world: &World) -> [Option<Way>; 2] {
-    [JOINER, LISTENER].map(|end| world.ends[end].exchange.connection.way())
+fn routes(world: &World) -> [Option<Route>; 2] {
+    [JOINER, LISTENER].map(|end| world.ends[end].exchange.connection.route())
 }
 
 /// A call that has run for a while.
@@ -110,8 +110,8 @@ fn ends_behind_any_routers_use_a_direct_route_if_one_exists() {
         for other in KINDS {
             let mut world = begun([one, other], MEET);
             world.run_for(seconds(2));
-            let expected = if is_direct(one, other) { Way::Direct } else { Way::Relayed };
-            assert_eq!(ways(&world), [Some(expected); 2], "{one:?} {other:?}");
+            let expected = if is_direct(one, other) { Route::Direct } else { Route::Relayed };
+            assert_eq!(routes(&world), [Some(expected); 2], "{one:?} {other:?}");
         }
     }
 }
@@ -133,7 +133,7 @@ fn dead_rendezvous_does_not_prevent_a_direct_call() {
     let mut world = world([PORT_RESTRICTED, OPEN], [usual_link(), usual_link()], 1, MEET);
     world.server = None;
     world.run_for(seconds(3));
-    assert_eq!(ways(&world), [Some(Way::Direct); 2]);
+    assert_eq!(routes(&world), [Some(Route::Direct); 2]);
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn ends_meet_despite_loss_and_reordering() {
             let (pictures, _) = world.longest_back(Timestamp::ZERO);
             assert!(pictures < seconds(6), "{pictures:?}, seed {seed}");
             world.run_for(seconds(6));
-            let expected = if kinds[0] == SYMMETRIC { Way::Relayed } else { Way::Direct };
-            assert_eq!(ways(&world), [Some(expected); 2], "seed {seed}");
+            let expected = if kinds[0] == SYMMETRIC { Route::Relayed } else { Route::Direct };
+            assert_eq!(routes(&world), [Some(expected); 2], "seed {seed}");
         }
     }
 }
@@ -161,11 +161,11 @@ fn call_leaves_the_relay_for_a_direct_route_without_a_freeze() {
     let mut world = world([PORT_RESTRICTED; 2], [usual_link(), usual_link()], 1, MEET);
     world.apart = true;
     world.run_for(seconds(8));
-    assert_eq!(ways(&world), [Some(Way::Relayed); 2]);
+    assert_eq!(routes(&world), [Some(Route::Relayed); 2]);
     world.apart = false;
     let since = world.now;
     world.run_for(seconds(12));
-    assert_eq!(ways(&world), [Some(Way::Direct); 2]);
+    assert_eq!(routes(&world), [Some(Route::Direct); 2]);
     for end in [JOINER, LISTENER] {
         let from = since + world.ends[end].ahead;
         let shown = world.ends[end].shown.iter().map(|&(at, _)| at).filter(|&at| at >= from);
@@ -178,15 +178,15 @@ fn call_leaves_the_relay_for_a_direct_route_without_a_freeze() {
 #[test]
 fn call_uses_the_relay_while_the_direct_route_is_lost() {
     let mut world = begun([PORT_RESTRICTED; 2], MEET);
-    assert_eq!(ways(&world), [Some(Way::Direct); 2]);
+    assert_eq!(routes(&world), [Some(Route::Direct); 2]);
     for _ in 0..3 {
         world.apart = true;
         let since = world.now;
         assert_back(&mut world, since, Duration::from_millis(1_700), "the way is lost");
-        assert_eq!(ways(&world), [Some(Way::Relayed); 2]);
+        assert_eq!(routes(&world), [Some(Route::Relayed); 2]);
         world.apart = false;
         world.run_for(seconds(8));
-        assert_eq!(ways(&world), [Some(Way::Direct); 2]);
+        assert_eq!(routes(&world), [Some(Route::Direct); 2]);
     }
 }
 
@@ -215,8 +215,8 @@ fn ends_meet_again_after_both_change_their_address() {
         let since = world.now;
         assert_back(&mut world, since, seconds(3), &format!("{kind:?}"));
         world.run_for(seconds(8));
-        let expected = if is_direct(kind, kind) { Way::Direct } else { Way::Relayed };
-        assert_eq!(ways(&world), [Some(expected); 2], "{kind:?}");
+        let expected = if is_direct(kind, kind) { Route::Direct } else { Route::Relayed };
+        assert_eq!(routes(&world), [Some(expected); 2], "{kind:?}");
     }
 }
 
@@ -237,7 +237,7 @@ fn call_survives_a_restart_of_the_rendezvous() {
 #[test]
 fn hidden_ends_send_each_other_nothing_directly() {
     let world = begun([OPEN; 2], Meet { hidden: true, ..MEET });
-    assert_eq!(ways(&world), [Some(Way::Relayed); 2]);
+    assert_eq!(routes(&world), [Some(Route::Relayed); 2]);
     assert_eq!(world.came_direct, 0);
     // An open end does not reach a hidden one either.
     let (server, _) = world.server.as_ref().expect("there is one");

@@ -32,8 +32,8 @@ enum Mishap {
 /// Longest time until pictures and sound return after a fault: over a good link, and over any other.
 const BACK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// Bounds of the states and links that an end holds, whatever the length of the call.
-const MOST_STATES: usize = 40;
-const MOST_LINKS: usize = 12;
+const MAX_STATES: usize = 40;
+const MAX_LINKS: usize = 12;
 
 fn between(random: &mut Pcg32, least: u64, most: u64) -> Duration {
     Duration::from_millis(random.random_range(least..=most))
@@ -80,7 +80,7 @@ struct Totals {
     ended: u64,
     longest_good: [Duration; 2],
     longest: [Duration; 2],
-    most_states: usize,
+    max_states: usize,
     pictures: u64,
 }
 
@@ -150,11 +150,11 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
         }
         for end in &world.ends {
             let states = end.receiving.held_states().max(end.sending.status(world.now + end.ahead).held_states);
-            totals.most_states = totals.most_states.max(states);
-            assert!(states <= MOST_STATES, "seed {seed}: {states} states are held");
+            totals.max_states = totals.max_states.max(states);
+            assert!(states <= MAX_STATES, "seed {seed}: {states} states are held");
             assert!(end.sending.held_records() <= 64, "seed {seed}: records pile up");
             let links = end.exchange.connection.links();
-            assert!(links <= MOST_LINKS, "seed {seed}: {links} links");
+            assert!(links <= MAX_LINKS, "seed {seed}: {links} links");
             assert_eq!(end.receiving.counts().mismatched, 0, "seed {seed}: ends differ");
         }
         totals.pictures += world.ends.iter().map(|end| end.shown.len() as u64).sum::<u64>();

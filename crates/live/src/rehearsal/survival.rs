@@ -29,8 +29,8 @@ fn usual_call() -> World {
     begun(Cast::default(), [usual_link(), usual_link()], 1)
 }
 
-fn patient() -> Patience {
-    Patience { idle_limit: None, ..Cast::default().patience }
+fn no_idle_limit() -> TimeLimits {
+    TimeLimits { idle_limit: None, ..Cast::default().time_limits }
 }
 
 /// Asserts that pictures and sound return in time after `since`. With alternating speech, the speaker may pause for a
@@ -60,7 +60,7 @@ fn pictures_and_sound_return_within_500_ms_of_a_lost_link() {
     for talk in [Talk::Always, Talk::Mute, Talk::ByTurns(3)] {
         for lost in [1, 10, 60] {
             for seed in 1..=2 {
-                let cast = Cast { talk, patience: patient(), pictures: "generated:16x16@30" };
+                let cast = Cast { talk, time_limits: no_idle_limit(), pictures: "generated:16x16@30" };
                 let mut world = begun(cast, [usual_link(), usual_link()], seed);
                 world.run_for(Duration::from_millis(37 * seed));
                 world.cut = [true; 2];
@@ -90,7 +90,7 @@ fn failure_of_one_direction_ends_the_call_only_if_permanent() {
         world.run_for(seconds(10));
         if talk == Talk::Always {
             // The other direction still works.
-            let late = world.ends[dead].heard.last().expect("it heard something").0;
+            let late = world.ends[dead].played.last().expect("it played something").0;
             let now = world.now + world.ends[dead].ahead;
             assert!(now.saturating_since(late) < BACK, "it hears no more");
         }
@@ -241,8 +241,8 @@ fn recent(world: &World, end: usize) -> (usize, Duration, f64) {
     let shown: Vec<Timestamp> = world.ends[end].shown.iter().map(|&(at, _)| at).filter(|&at| at >= from).collect();
     let all = [&[from][..], &shown[..], &[now][..]].concat();
     let pause = all.windows(2).map(|pair| pair[1].saturating_since(pair[0])).max().unwrap_or_default();
-    let heard = world.ends[end].heard.iter().filter(|&&(at, _)| at >= from).count();
-    (shown.len(), pause, heard as f64 / 500.0)
+    let played = world.ends[end].played.iter().filter(|&&(at, _)| at >= from).count();
+    (shown.len(), pause, played as f64 / 500.0)
 }
 
 /// Asserts that pictures and sound continue over such links.
@@ -252,10 +252,10 @@ fn assert_media_continue(link: &LinkConfig, largest: usize, pause: Duration, wha
         world.largest = largest;
         world.run_for(seconds(30));
         for end in [JOINER, LISTENER] {
-            let (shown, longest, heard) = recent(&world, end);
+            let (shown, longest, played) = recent(&world, end);
             let said = world.ended(end);
             assert!(shown >= 100 && longest <= pause, "{what}: {shown} pictures, {longest:?} without {said:?}");
-            assert!(heard > 0.95, "{what}: {heard} of the sound");
+            assert!(played > 0.95, "{what}: {played} of the sound");
         }
     }
 }
@@ -271,8 +271,8 @@ fn smaller_path_mtu_is_detected_in_mid_call() {
     world.largest = 1_200;
     world.run_for(seconds(20));
     for end in [JOINER, LISTENER] {
-        let (shown, pause, heard) = recent(&world, end);
-        assert!(shown >= 100 && pause <= seconds(1) && heard > 0.95, "{shown} pictures, {pause:?} without, {heard}");
+        let (shown, pause, played) = recent(&world, end);
+        assert!(shown >= 100 && pause <= seconds(1) && played > 0.95, "{shown} pictures, {pause:?} without, {played}");
     }
 }
 

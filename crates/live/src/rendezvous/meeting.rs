@@ -18,7 +18,7 @@ use super::keys::Keys;
 use super::message::{Announce, Channel, Cookie, Kind, Message, Refusal, Side, Token};
 use crate::LiveError;
 use crate::identity::random;
-use crate::ticket::{MOST_ADDRESSES, Secret};
+use lockstep_session::ticket::{MAX_ADDRESSES, Secret};
 
 /// Address that stands for the relayed route in QUIC, from the discard-only prefix (RFC 6666).
 pub(crate) const RELAY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)), 1);
@@ -32,7 +32,7 @@ const EAGER: Duration = Duration::from_secs(10);
 const SEEKING_REPEAT: Duration = Duration::from_millis(500);
 const REPEAT: Duration = Duration::from_secs(5);
 /// Shortest interval between announcements, whatever the server answers.
-const LEAST_REPEAT: Duration = Duration::from_millis(50);
+const MIN_ANNOUNCE_INTERVAL: Duration = Duration::from_millis(50);
 /// After this time without an answer, the server's next address is tried.
 const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Probe intervals per address: during [`HASTE`] after the addresses became known or the route was lost; then without a
@@ -42,11 +42,11 @@ const SEEKING_PROBES: Duration = Duration::from_millis(250);
 const RELAYED_PROBES: Duration = Duration::from_secs(5);
 const HASTE: Duration = Duration::from_secs(3);
 /// Most addresses that are probed: those that the other end announced, and as many from which it probed.
-const MOST_CANDIDATES: usize = 2 * MOST_ADDRESSES;
+const MAX_CANDIDATES: usize = 2 * MAX_ADDRESSES;
 /// How long direct routes are tried, once the other end's addresses are known, before packets are relayed.
 const RELAY_AFTER: Duration = Duration::from_millis(1_500);
 /// Messages that may wait to be sent.
-const MOST_WAITING: usize = 128;
+const MAX_QUEUED_MESSAGES: usize = 128;
 
 /// The kind of route that an end needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Meeting {
         // IPv4 first, because most routers that translate addresses translate IPv4.
         servers.sort_by_key(SocketAddr::is_ipv6);
         let keys = Keys::of(secret)?;
-        let own: Vec<SocketAddr> = if hidden { &[] } else { own }.iter().take(MOST_ADDRESSES - 1).copied().collect();
+        let own: Vec<SocketAddr> = if hidden { &[] } else { own }.iter().take(MAX_ADDRESSES - 1).copied().collect();
         let sealed = keys.seal(side, &own)?;
         let announce = Announce {
             call: keys.name(),
@@ -242,7 +242,7 @@ impl Meeting {
             }
             Some(Message::Answer(side, token, code, coded)) => {
                 let right = side == self.side.other() && token == self.token(from);
-                if right && self.keys.is_code_of(&code, coded) && self.found.len() < MOST_CANDIDATES {
+                if right && self.keys.is_code_of(&code, coded) && self.found.len() < MAX_CANDIDATES {
                     self.found.push_back(from);
                 }
             }
@@ -289,7 +289,7 @@ impl Meeting {
     fn probed(&mut self, from: SocketAddr, token: Token) {
         self.send(from, self.keys.probe(Kind::Answer, self.side, token));
         // A router may give the other end different outside addresses towards this end and towards the server.
-        if !self.candidates.contains(&from) && self.candidates.len() < MOST_CANDIDATES {
+        if !self.candidates.contains(&from) && self.candidates.len() < MAX_CANDIDATES {
             self.candidates.push(from);
             if self.need != Need::Nothing {
                 self.send(from, self.keys.probe(Kind::Probe, self.side, self.token(from)));
@@ -305,13 +305,13 @@ impl Meeting {
     }
 
     fn send(&mut self, to: SocketAddr, message: Vec<u8>) {
-        if self.waiting.len() < MOST_WAITING {
+        if self.waiting.len() < MAX_QUEUED_MESSAGES {
             self.waiting.push_back((to, message));
         }
     }
 
     fn announce_soon(&mut self, now: Timestamp) {
-        let soonest = self.announced_at.map_or(now, |at| (at + LEAST_REPEAT).max(now));
+        let soonest = self.announced_at.map_or(now, |at| (at + MIN_ANNOUNCE_INTERVAL).max(now));
         self.announce_at = self.announce_at.min(soonest);
     }
 

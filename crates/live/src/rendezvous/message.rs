@@ -21,7 +21,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::ticket::MOST_ADDRESSES;
+use lockstep_session::ticket::MAX_ADDRESSES;
 
 /// Start of every message: a version and three letters. QUIC packets have their second bit set (RFC 9000, section 17),
 /// so they do not match.
@@ -46,8 +46,8 @@ pub type Signature = [u8; 64];
 
 /// Length of an address in bytes.
 pub const ADDRESS: usize = 19;
-/// Length in bytes of a list of addresses: their number, and room for [`MOST_ADDRESSES`].
-pub const LIST: usize = 1 + MOST_ADDRESSES * ADDRESS;
+/// Length in bytes of a list of addresses: their number, and room for [`MAX_ADDRESSES`].
+pub const LIST: usize = 1 + MAX_ADDRESSES * ADDRESS;
 /// Encrypted list, which only the other end can read: nonce, list, tag.
 pub type Sealed = [u8; 12 + LIST + 16];
 
@@ -284,10 +284,10 @@ fn mask(mut bytes: [u8; ADDRESS], session: Session) -> [u8; ADDRESS] {
     bytes
 }
 
-/// List of an end's first [`MOST_ADDRESSES`] addresses, before encryption.
+/// List of an end's first [`MAX_ADDRESSES`] addresses, before encryption.
 #[must_use]
 pub fn list(addresses: &[SocketAddr]) -> [u8; LIST] {
-    let addresses = &addresses[..addresses.len().min(MOST_ADDRESSES)];
+    let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
     let mut bytes = [0; LIST];
     bytes[0] = addresses.len() as u8;
     for (place, address) in bytes[1..].chunks_exact_mut(ADDRESS).zip(addresses) {
@@ -302,7 +302,7 @@ pub fn listed(bytes: &[u8]) -> Option<Vec<SocketAddr>> {
     let (&[count, ref rest @ ..], true) = (bytes, bytes.len() == LIST) else { return None };
     let places = rest.chunks_exact(ADDRESS).take(usize::from(count));
     let addresses = places.map(|place| address_of(place.try_into().ok()?));
-    (usize::from(count) <= MOST_ADDRESSES).then(|| addresses.collect()).flatten()
+    (usize::from(count) <= MAX_ADDRESSES).then(|| addresses.collect()).flatten()
 }
 
 /// Header of a message.
@@ -513,7 +513,7 @@ mod tests {
             whole[0] = count;
             for bytes in [&bytes, &whole] {
                 if let Some(addresses) = listed(bytes) {
-                    prop_assert!(addresses.len() <= MOST_ADDRESSES);
+                    prop_assert!(addresses.len() <= MAX_ADDRESSES);
                     prop_assert_eq!(listed(&list(&addresses)), Some(addresses));
                 }
             }

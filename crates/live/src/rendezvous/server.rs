@@ -31,7 +31,7 @@ const CONSENT: Duration = Duration::from_secs(15);
 /// An end that relayed a packet within this time keeps its place when another end shows the same ticket.
 const IN_USE: Duration = Duration::from_secs(3);
 /// Longest relayed packet in bytes.
-const LONGEST_PACKET: usize = 2_048;
+const MAX_PACKET_BYTES: usize = 2_048;
 /// Announcements per second, and in one burst, that are answered per address. An end sends at most 4 per second, and
 /// several may share one router.
 const ANNOUNCEMENTS: f64 = 40.0;
@@ -40,7 +40,7 @@ const UNKNOWNS: f64 = 40.0;
 /// Signatures per second that are checked in total; each takes about 50 microseconds.
 const SIGNATURES: f64 = 4_000.0;
 /// Addresses with a separate allowance; all further ones share one.
-const MOST_SENDERS: usize = 65_536;
+const MAX_SENDERS: usize = 65_536;
 /// After this silence, an address has its full allowance again and is forgotten.
 const SENDER_FORGOTTEN: Duration = Duration::from_secs(2);
 /// Interval of the cleanup.
@@ -48,7 +48,7 @@ const CLEANING: Duration = Duration::from_secs(1);
 /// Burst that is relayed after a pause, in seconds of the rate.
 const RELAY_BURST: f64 = 0.25;
 /// Datagrams that may wait to be sent; the limit matters only if the owner does not send.
-const MOST_WAITING: usize = 1_024;
+const MAX_QUEUED_DATAGRAMS: usize = 1_024;
 
 /// Limits of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ struct End {
     number: u32,
     known: u32,
     sealed: Sealed,
-    heard_at: Timestamp,
+    received_at: Timestamp,
     relayed_at: Option<Timestamp>,
     allowance: Allowance,
 }
@@ -230,7 +230,7 @@ impl Rendezvous {
         let (channels, networks) = (&mut self.channels, &mut self.networks);
         self.calls.retain(|_, call| {
             for place in &mut call.ends {
-                if let Some(end) = place.take_if(|end| now.saturating_since(end.heard_at) >= FORGOTTEN) {
+                if let Some(end) = place.take_if(|end| now.saturating_since(end.received_at) >= FORGOTTEN) {
                     channels.remove(&end.channel);
                 }
             }
@@ -246,7 +246,7 @@ impl Rendezvous {
     }
 
     fn send(&mut self, to: SocketAddr, message: &Message<'_>) {
-        if self.waiting.len() < MOST_WAITING {
+        if self.waiting.len() < MAX_QUEUED_DATAGRAMS {
             self.waiting.push_back((to, message.to_bytes()));
         }
     }
@@ -254,7 +254,7 @@ impl Rendezvous {
     /// Allowances of the network of `from`.
     fn allowances(&mut self, from: SocketAddr) -> &mut [Allowance; 2] {
         let network = network(from);
-        if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(&network) {
+        if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&network) {
             return &mut self.others;
         }
         self.senders.entry(network).or_insert_with(allowances)
@@ -337,7 +337,7 @@ impl Rendezvous {
                 // An old announcement may be replayed with its valid signature; an older number is ignored.
                 if announce.number.wrapping_sub(old.number) < 1 << 31 {
                     (old.number, old.known, old.sealed) = (announce.number, announce.known, announce.sealed);
-                    (old.address, old.heard_at) = (from, now);
+                    (old.address, old.received_at) = (from, now);
                 }
                 return Ok(());
             }
@@ -360,7 +360,7 @@ impl Rendezvous {
                 number: announce.number,
                 known: announce.known,
                 sealed: announce.sealed,
-                heard_at: now,
+                received_at: now,
                 relayed_at: None,
                 allowance: Allowance::new(bits(self.limits.relay_rate) * RELAY_BURST),
             });
@@ -405,9 +405,9 @@ impl Rendezvous {
             }
             return;
         };
-        this.heard_at = now;
-        let there = other.filter(|other| now.saturating_since(other.heard_at) < CONSENT).map(|other| other.address);
-        let Some(to) = there.filter(|_| self.limits.relay_rate > Bitrate::ZERO && packet.len() <= LONGEST_PACKET)
+        this.received_at = now;
+        let there = other.filter(|other| now.saturating_since(other.received_at) < CONSENT).map(|other| other.address);
+        let Some(to) = there.filter(|_| self.limits.relay_rate > Bitrate::ZERO && packet.len() <= MAX_PACKET_BYTES)
         else {
             return;
         };

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu, Tuning};
 use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
-use lockstep_emulator::{Carried, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
+use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move, PacketInLink};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, OpenSink, OtherEnd,
-    Receiving, Sending, Shown, Stop, StreamName, Ticket, Witness,
+    CallEvent, CallHandle, CallKind, CallObserver, CallOptions, Finished, Freshness, Identity, Listener, OpenSink,
+    Receiving, RemoteEnd, Sending, Shown, Stop, StreamName, Ticket,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_socket::Clock;
@@ -74,7 +74,7 @@ pub fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
 }
 
 pub fn receiving_end() -> ReceivingEnd {
-    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+    ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
         Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
     })
 }
@@ -101,7 +101,7 @@ pub fn sink(open: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> +
 /// Options of an end that joins.
 pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOptions {
     CallOptions {
-        peer: OtherEnd::Of(ticket),
+        peer: RemoteEnd::Of(ticket),
         kind: CallKind::OneWay,
         sending: sending.into_iter().collect(),
         receiving: Vec::new(),
@@ -115,7 +115,7 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
     }
 }
 
-pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
+pub fn both_ways(peer: RemoteEnd, sending: Sending) -> CallOptions {
     let receiving = Receiving { end: receiving_end(), open_sink: sink(discard), loudspeaker: None };
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
@@ -140,7 +140,7 @@ pub fn both_ways(peer: OtherEnd, sending: Sending) -> CallOptions {
 #[derive(Default)]
 struct Log(Vec<FrameRecord>, usize);
 
-impl Witness for Log {
+impl CallObserver for Log {
     fn event(&mut self, event: CallEvent) {
         assert!(!matches!(event, CallEvent::Warning(_)), "tests are optimised, and yet: {event:?}");
     }
@@ -233,7 +233,7 @@ fn started(
     let asked = stopped.clone();
     let thread = thread::spawn(move || {
         let options = CallOptions {
-            peer: OtherEnd::At(listener),
+            peer: RemoteEnd::At(listener),
             kind: CallKind::OneWay,
             sending: Vec::new(),
             receiving: vec![Receiving { end: end(), open_sink, loudspeaker: None }],
@@ -269,7 +269,7 @@ pub struct Through {
     pub thread: JoinHandle<Emulator>,
 }
 
-fn link(change: impl Fn(&mut LinkConfig)) -> Link<Carried> {
+fn link(change: impl Fn(&mut LinkConfig)) -> Link<PacketInLink> {
     let trace = Trace::constant(Bitrate::from_kbps(10_000));
     let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
     change(&mut config);

@@ -20,7 +20,7 @@ use lockstep_units::{Bitrate, ByteCount};
 use crate::packets::PacketLog;
 
 /// Limit on delays, ms.
-const MOST_DELAY_MS: f64 = 400.0;
+const MAX_DELAY_MS: f64 = 400.0;
 /// Weight of the video's VMAF (0-100) in the total.
 const VIDEO_WEIGHT: f64 = 0.3;
 
@@ -70,8 +70,8 @@ impl NetworkScores {
     pub(super) fn of(packets: &mut PacketLog, length: Duration, capacity: ByteCount) -> Option<Self> {
         let (one_way_ms, first) = packets.one_way()?;
         let least = one_way_ms.least()? - first;
-        let late = one_way_ms.quantile_of(0.95, |delay| (delay - first).min(MOST_DELAY_MS))?;
-        let delay = (MOST_DELAY_MS - late) / (MOST_DELAY_MS - least);
+        let late = one_way_ms.quantile_of(0.95, |delay| (delay - first).min(MAX_DELAY_MS))?;
+        let delay = (MAX_DELAY_MS - late) / (MAX_DELAY_MS - least);
 
         let (bytes, time) = packets.arrivals();
         let received = Bitrate::mean(bytes, time).as_bps() as f64;

@@ -143,7 +143,7 @@ proptest! {
         let mut meter = SessionMeter::new(Timestamp::ZERO);
         meter.shown(Timestamp::ZERO, None);
         meter.shown(Timestamp::ZERO + Duration::from_secs(ahead), None);
-        prop_assert!(meter.seconds.len() <= MOST_SECONDS);
+        prop_assert!(meter.seconds.len() <= MAX_SECONDS);
         meter.shown(Timestamp::ZERO, None);
     }
 }

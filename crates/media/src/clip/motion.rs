@@ -1,6 +1,6 @@
 //! Movement of the person: a pose for each time.
 
-use super::random::{pair, sine, unit, wander};
+use super::random::{pair, sine, smooth_noise, unit};
 
 /// Mean time between blinks, seconds.
 const BLINK_INTERVAL: f64 = 3.4;
@@ -39,22 +39,23 @@ impl Pose {
         let phase = |number: u64| f64::from(unit(seed, 100 + number));
 
         // Phrases last two or three seconds, with pauses between them. They have about four syllables per second.
-        let speaking = (0.75 + 1.6 * wander(time * 0.42, strand(0))).clamp(0.0, 1.0);
-        let syllables = 0.5 + 0.5 * sine(time * 4.1 + 0.35 * wander(time * 2.3, strand(1)));
-        let stress = 0.65 + 0.35 * wander(time * 1.7, strand(2));
+        let speaking = (0.75 + 1.6 * smooth_noise(time * 0.42, strand(0))).clamp(0.0, 1.0);
+        let syllables = 0.5 + 0.5 * sine(time * 4.1 + 0.35 * smooth_noise(time * 2.3, strand(1)));
+        let stress = 0.65 + 0.35 * smooth_noise(time * 1.7, strand(2));
         let mouth = (speaking * syllables * stress).clamp(0.0, 1.0);
 
-        let sway = 0.10 * wander(time * 0.31, strand(3)) + 0.045 * wander(time * 0.9, strand(4));
-        let bob = 0.035 * wander(time * 0.8, strand(5)) + 0.030 * speaking * wander(time * 2.1, strand(6));
+        let sway = 0.10 * smooth_noise(time * 0.31, strand(3)) + 0.045 * smooth_noise(time * 0.9, strand(4));
+        let bob = 0.035 * smooth_noise(time * 0.8, strand(5)) + 0.030 * speaking * smooth_noise(time * 2.1, strand(6));
         let nodding = Self::nodding(time, seed);
         let breath = sine(time * 0.27 + phase(0));
-        let turn = 0.075 * wander(time * 0.37, strand(7)) + 0.025 * speaking * wander(time * 1.3, strand(8));
+        let turn =
+            0.075 * smooth_noise(time * 0.37, strand(7)) + 0.025 * speaking * smooth_noise(time * 1.3, strand(8));
         Self {
             head_x: sway + 0.3 * turn,
             head_y: bob + 0.055 * nodding + 0.008 * breath,
-            lean: 0.055 * wander(time * 0.45, strand(9)) + 0.15 * sway,
+            lean: 0.055 * smooth_noise(time * 0.45, strand(9)) + 0.15 * sway,
             turn,
-            nod: 0.03 * wander(time * 0.6, strand(10)) + 0.055 * nodding,
+            nod: 0.03 * smooth_noise(time * 0.6, strand(10)) + 0.055 * nodding,
             body_x: 0.55 * sway,
             body_y: 0.012 * breath + 0.25 * bob,
             mouth,

@@ -33,7 +33,7 @@ pub(super) fn sine(turns: f64) -> f64 {
 }
 
 /// Smooth noise along a line, from -1 to 1. It changes direction about once per unit.
-pub(super) fn wander(x: f64, seed: u64) -> f64 {
+pub(super) fn smooth_noise(x: f64, seed: u64) -> f64 {
     let cell = x.floor();
     let t = x - cell;
     let t = t * t * (3.0 - 2.0 * t);
@@ -85,7 +85,7 @@ mod tests {
             let x = step as f32 * 0.01 - 20.0;
             let (here, next) = (texture(x, 1.3 * x, 5), texture(x + 0.001, 1.3 * x, 5));
             assert!((here - next).abs() < 0.02 && here.abs() <= 1.0);
-            assert!(wander(f64::from(x), 9).abs() <= 1.0);
+            assert!(smooth_noise(f64::from(x), 9).abs() <= 1.0);
         }
     }
 }

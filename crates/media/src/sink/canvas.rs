@@ -70,9 +70,9 @@ fn blend(below: u32, above: u32, share: u32) -> u32 {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scene<'a> {
     /// The remote picture. Without one, `notice` takes its position.
-    pub(crate) far: Option<&'a Image>,
+    pub(crate) remote: Option<&'a Image>,
     /// The local picture.
-    pub(crate) own: Option<&'a Image>,
+    pub(crate) local: Option<&'a Image>,
     pub(crate) notice: &'a str,
     /// Text at the bottom.
     pub(crate) caption: &'a str,
@@ -88,8 +88,8 @@ impl Image {
         (self.width, self.height) = (width, height);
         self.pixels.clear();
         self.pixels.resize(width * height, GROUND);
-        if let Some(far) = scene.far {
-            self.scale(far, self.area().fit(far.width, far.height), false);
+        if let Some(remote) = scene.remote {
+            self.scale(remote, self.area().fit(remote.width, remote.height), false);
         }
         if !scene.notice.is_empty() {
             let across = scene.notice.chars().count() * get_raster_width(FontWeight::Regular, LETTERS);
@@ -100,15 +100,15 @@ impl Image {
             self.write(left, top + 3, scene.notice);
         }
         let caption = if scene.caption.is_empty() { 0 } else { LINE.min(height) };
-        if let Some(own) = scene.own {
+        if let Some(local) = scene.local {
             let room = Area { width: width / OWN_SHARE, height: height / OWN_SHARE, left: 0, top: 0 };
-            let Area { width: across, height: down, .. } = room.fit(own.width, own.height);
+            let Area { width: across, height: down, .. } = room.fit(local.width, local.height);
             let place = width.checked_sub(across + OWN_MARGIN).zip(height.checked_sub(down + OWN_MARGIN + caption));
             if let Some((left, top)) = place.filter(|_| across > 2 && down > 2) {
                 let around = Area { left: left - 1, top: top - 1, width: across + 2, height: down + 2 };
                 self.fill(around, FRAME);
                 // Users expect to see themselves mirrored.
-                self.scale(own, Area { left, top, width: across, height: down }, true);
+                self.scale(local, Area { left, top, width: across, height: down }, true);
             }
         }
         if caption > 0 {
@@ -180,12 +180,12 @@ mod tests {
 
     #[test]
     fn remote_picture_fills_the_window_and_local_is_mirrored() {
-        let (far, own) = (image(320, 180, |_| 0xff), image(64, 36, |x| if x < 32 { 0xff00 } else { 0xff_0000 }));
+        let (remote, local) = (image(320, 180, |_| 0xff), image(64, 36, |x| if x < 32 { 0xff00 } else { 0xff_0000 }));
         let mut canvas = Image::default();
         let count = |canvas: &Image, colour| canvas.pixels.iter().filter(|&&pixel| pixel == colour).count();
-        canvas.draw(640, 400, &Scene { far: Some(&far), ..Scene::default() });
+        canvas.draw(640, 400, &Scene { remote: Some(&remote), ..Scene::default() });
         assert_eq!((count(&canvas, GROUND), count(&canvas, 0xff)), (640 * 40, 640 * 360), "above and below");
-        canvas.draw(640, 360, &Scene { far: Some(&far), own: Some(&own), ..Scene::default() });
+        canvas.draw(640, 360, &Scene { remote: Some(&remote), local: Some(&local), ..Scene::default() });
         assert_eq!((count(&canvas, 0xff00), count(&canvas, 0xff_0000)), (80 * 90, 80 * 90));
         let at = |x: usize, y: usize| canvas.pixels[y * 640 + x];
         assert_eq!((at(640 - 14, 300), at(640 - 12 - 158, 300)), (0xff00, 0xff_0000), "as in a mirror");
@@ -193,17 +193,22 @@ mod tests {
 
     #[test]
     fn text_is_legible_and_truncated_at_the_edge() {
-        let far = image(16, 9, |_| 0x80_8080);
+        let remote = image(16, 9, |_| 0x80_8080);
         let light = |canvas: &Image, from: usize, to: usize| {
             canvas.pixels[from * canvas.width..to * canvas.width].iter().filter(|&&pixel| pixel > 0x00d0_0000).count()
         };
         let mut canvas = Image::default();
-        canvas.draw(320, 180, &Scene { far: Some(&far), caption: "delay 80 ms", ..Scene::default() });
+        canvas.draw(320, 180, &Scene { remote: Some(&remote), caption: "delay 80 ms", ..Scene::default() });
         assert!(light(&canvas, 158, 180) > 20 && light(&canvas, 0, 158) == 0);
         canvas.draw(320, 180, &Scene { notice: "camera off", ..Scene::default() });
         assert!(light(&canvas, 70, 110) > 20 && light(&canvas, 120, 180) == 0);
         for (width, height) in [(1, 1), (5, 40), (40, 5), (100, 100)] {
-            let scene = Scene { far: Some(&far), own: Some(&far), notice: "a notice", caption: "a longer caption é" };
+            let scene = Scene {
+                remote: Some(&remote),
+                local: Some(&remote),
+                notice: "a notice",
+                caption: "a longer caption é",
+            };
             canvas.draw(width, height, &scene);
             assert_eq!(canvas.pixels.len(), width * height);
         }

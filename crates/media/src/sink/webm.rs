@@ -17,11 +17,11 @@ use crate::webm::{Container, Tracks, WebmWriter};
 /// Interval of key frames, to which players seek.
 const KEY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum wait of a frame for the sound of its time.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Duration of an Opus packet.
 const PACKET: Duration = Duration::from_millis(20);
 
-/// Encodes pictures into a WebM or Matroska file with the sound that [`Sink::hear`] receives. Dropping the sink
+/// Encodes pictures into a WebM or Matroska file with the sound that [`Sink::write_sound`] receives. Dropping the sink
 /// finishes the file.
 ///
 /// Times are capture times after the first picture. Frames wait at most one second for the sound of their time, so that
@@ -78,7 +78,7 @@ impl WebmSink {
     }
 
     /// Minimum time of the next frame: players expect increasing times in milliseconds.
-    fn least_time(&self) -> Duration {
+    fn min_time(&self) -> Duration {
         self.newest.map_or(Duration::ZERO, |newest| newest + Duration::from_millis(1))
     }
 
@@ -86,7 +86,7 @@ impl WebmSink {
     fn record(&mut self, picture: &Picture, captured_at: Timestamp) -> io::Result<()> {
         self.begin(picture)?;
         let elapsed = captured_at.saturating_since(*self.first.get_or_insert(captured_at));
-        let time = elapsed.max(self.least_time());
+        let time = elapsed.max(self.min_time());
         let is_due = self.newest.is_some() && time.saturating_sub(self.newest_key) >= KEY_INTERVAL;
         let frame = self.recoder.encode(picture, if is_due { FrameKind::Key } else { FrameKind::Auto });
         if frame.first().is_some_and(|tag| tag & 1 == 0) {
@@ -95,7 +95,7 @@ impl WebmSink {
         self.newest = Some(time);
         self.waiting.push_back((time, frame));
         let until = match self.sound_delay {
-            Some(_) => self.sound_until.max(time.saturating_sub(LONGEST_WAIT)),
+            Some(_) => self.sound_until.max(time.saturating_sub(MAX_WAIT)),
             None => time,
         };
         self.write_until(until)
@@ -145,7 +145,7 @@ impl Sink for WebmSink {
         self.writer.is_none()
     }
 
-    fn hear(&mut self, packet: &[u8], captured_at: Timestamp) -> Result<(), SinkError> {
+    fn write_sound(&mut self, packet: &[u8], captured_at: Timestamp) -> Result<(), SinkError> {
         self.record_sound(packet, captured_at).map_err(|error| self.failed(error))
     }
 
@@ -209,10 +209,10 @@ mod tests {
             let path = folder.path().join(name);
             let mut sink = WebmSink::create(&path, format()).unwrap();
             assert!(sink.begin_sound(312));
-            sink.hear(&[0], at(0)).unwrap();
+            sink.write_sound(&[0], at(0)).unwrap();
             for index in [0, 1, 2, 10] {
                 sink.show(&clip.picture(index), at(33 * index)).unwrap();
-                (0..2).for_each(|half| sink.hear(&[1], at(40 * index + 20 * half)).unwrap());
+                (0..2).for_each(|half| sink.write_sound(&[1], at(40 * index + 20 * half)).unwrap());
             }
             // Simulates a kill: no code of the sink runs after this point.
             std::mem::forget(sink);

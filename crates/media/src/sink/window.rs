@@ -22,7 +22,7 @@ const QUEUE: usize = 2;
 /// Interval of answers to the window system while no pictures arrive.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 /// Minimum size of the window. Small pictures are enlarged, and text has room.
-const LEAST_SIZE: (usize, usize) = (640, 360);
+const MIN_SIZE: (usize, usize) = (640, 360);
 
 /// Additional content of a window, and the receiver of its keys.
 pub trait Overlay: Send {
@@ -36,7 +36,7 @@ pub trait Overlay: Send {
         String::new()
     }
 
-    /// Text over the pictures, or instead of them if `is_instead`. Empty for none.
+    /// Text over the pictures, or instead of them if `replaces_pictures`. Empty for none.
     fn notice(&mut self) -> Notice {
         Notice::default()
     }
@@ -54,7 +54,7 @@ pub struct Notice {
     /// The text.
     pub words: String,
     /// Whether the text replaces the pictures.
-    pub is_instead: bool,
+    pub replaces_pictures: bool,
 }
 
 /// The Escape key.
@@ -139,7 +139,7 @@ impl WindowSink {
 /// enough.
 fn size(format: VideoFormat) -> (usize, usize) {
     let (width, height) = (format.width.max(1), format.height.max(1));
-    let times = LEAST_SIZE.0.div_ceil(width).min(LEAST_SIZE.1.div_ceil(height)).max(1);
+    let times = MIN_SIZE.0.div_ceil(width).min(MIN_SIZE.1.div_ceil(height)).max(1);
     (width * times, height * times)
 }
 
@@ -175,9 +175,9 @@ fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn O
             if let Some(picture) = picture {
                 to_image(picture, &mut own);
             }
-            let far = Some(&far).filter(|far| far.width > 0 && !notice.is_instead);
+            let far = Some(&far).filter(|far| far.width > 0 && !notice.replaces_pictures);
             let own = picture.as_ref().map(|_| &own);
-            canvas.draw(size.0, size.1, &Scene { far, own, notice: &notice.words, caption });
+            canvas.draw(size.0, size.1, &Scene { remote: far, local: own, notice: &notice.words, caption });
             window.update_with_buffer(&canvas.pixels, size.0, size.1)
         } else {
             window.update();

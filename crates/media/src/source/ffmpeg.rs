@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
-use lockstep_units::MAXIMUM_FRAME_RATE;
+use lockstep_units::MAX_FRAME_RATE;
 use lockstep_vp8::Picture;
 
 use super::{STANDARD_INPUT, Source, SourceError, SourceOptions};
@@ -97,7 +97,7 @@ impl Process {
     fn end(&mut self) -> Result<(), SourceError> {
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(self.said(&format!("it ended with {status}"))),
+            Ok(status) => Err(self.error_from_output(&format!("it ended with {status}"))),
             Err(error) => Err(SourceError::FfmpegStart { input: self.input.clone(), error }),
         }
     }
@@ -111,7 +111,7 @@ impl Process {
         match (self.end(), error) {
             (Err(failure), _) if at_end => failure,
             (_, Some(error)) => self.unsuited(error),
-            (_, None) => self.said("it wrote nothing"),
+            (_, None) => self.error_from_output("it wrote nothing"),
         }
     }
 
@@ -124,14 +124,14 @@ impl Process {
             }
             Y4mError::Rate { numerator, denominator } => {
                 let rate = f64::from(numerator) / f64::from(denominator);
-                let problem = format!("has {rate} pictures a second, more than {MAXIMUM_FRAME_RATE}");
+                let problem = format!("has {rate} pictures a second, more than {MAX_FRAME_RATE}");
                 SourceError::Unsuited { input, problem, filter: "fps=30" }
             }
             error => SourceError::Y4m { path: PathBuf::from(&self.input), error },
         }
     }
 
-    fn said(&mut self, otherwise: &str) -> SourceError {
+    fn error_from_output(&mut self, otherwise: &str) -> SourceError {
         let mut words = Vec::new();
         // If the file cannot be read, the reason is `otherwise`.
         let length = self.words.seek(SeekFrom::End(0)).unwrap_or(0);

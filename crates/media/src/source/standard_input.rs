@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ffmpeg::FfmpegSource;
 use super::{STANDARD_INPUT as NAME, Source, SourceError, SourceOptions, Y4mSource};
-use crate::y4m::{MAXIMUM_LINE, Y4mError, Y4mReader};
+use crate::y4m::{MAX_LINE, Y4mError, Y4mReader};
 
 /// Opens standard input.
 ///
@@ -33,7 +33,7 @@ fn open_pipe(
     let name = Path::new(NAME);
     // The first line identifies the format. It is read again with the rest.
     let mut start = Vec::new();
-    let read = input.by_ref().take(MAXIMUM_LINE as u64).read_until(b'\n', &mut start);
+    let read = input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut start);
     read.map_err(|error| SourceError::Open { path: name.to_owned(), error })?;
     if start.is_empty() {
         return Err(SourceError::NoPictures { path: name.to_owned() });

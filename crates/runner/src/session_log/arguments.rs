@@ -13,9 +13,9 @@ use super::{Files, SessionLog};
 
 /// Kinds of access networks.
 pub const ACCESS: [&str; 7] = ["wired", "wifi", "3g", "4g", "5g", "satellite", "other"];
-/// Maximum number of labels. Their names and values have at most [`LONGEST`] bytes.
-const MOST_LABELS: usize = 64;
-const LONGEST: usize = 256;
+/// Maximum number of labels. Their names and values have at most [`MAX_LABEL_BYTES`] bytes.
+const MAX_LABELS: usize = 64;
+const MAX_LABEL_BYTES: usize = 256;
 const DAY_SECONDS: u32 = 86_400;
 
 /// Folder and labels of a session log.
@@ -38,8 +38,10 @@ pub struct SessionArguments {
 fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not like place=Ulm"))?;
     let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() || name.len() > LONGEST || value.len() > LONGEST {
-        return Err(format!("a label's name and value have at most {LONGEST} bytes, and the name at least one"));
+    if name.is_empty() || name.len() > MAX_LABEL_BYTES || value.len() > MAX_LABEL_BYTES {
+        return Err(format!(
+            "a label's name and value have at most {MAX_LABEL_BYTES} bytes, and the name at least one"
+        ));
     }
     match name {
         "access" if !ACCESS.contains(&value) => Err(format!("access: `{value}` is none of {}", ACCESS.join(", "))),
@@ -81,7 +83,7 @@ impl SessionArguments {
     }
 
     /// Whether the log of [`open`](Self::open) already exists; true if none is requested.
-    pub fn is_there(&self, kind: &str, seen_from: &str, name: &str) -> bool {
+    pub fn exists(&self, kind: &str, seen_from: &str, name: &str) -> bool {
         let Some(folder) = &self.folder else { return true };
         let session = self.number.unwrap_or_else(|| self.number_of(name));
         Files::of_session(folder, kind, session, seen_from).sessions().is_file()
@@ -124,8 +126,8 @@ pub fn drawn() -> i64 {
 
 /// Stores `labels` in `description`.
 fn describe(description: &mut Description, labels: &[(String, String)]) -> Result<()> {
-    if labels.len() > MOST_LABELS {
-        bail!("--session-label: at most {MOST_LABELS} labels");
+    if labels.len() > MAX_LABELS {
+        bail!("--session-label: at most {MAX_LABELS} labels");
     }
     let mut seen = BTreeMap::new();
     for (name, value) in labels {

@@ -7,7 +7,7 @@ use lockstep_units::Timestamp;
 /// Initial window, packets (RFC 6928).
 pub(super) const INITIAL_WINDOW: f64 = 10.0;
 /// Smallest window after a loss, packets (RFC 5681, equation 4).
-pub(super) const LEAST_WINDOW: f64 = 2.0;
+pub(super) const MIN_WINDOW: f64 = 2.0;
 
 /// Congestion window of a TCP sender.
 pub trait CongestionWindow {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
+use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, MIN_WINDOW};
 
 /// Factor of the window on loss (beta, RFC 9438, section 4.6).
 const DECREASE: f64 = 0.7;
@@ -80,7 +80,7 @@ impl Cubic {
         // RFC 9438, section 4.7, fast convergence: a shrinking window makes room for new flows.
         self.largest = if self.window < self.largest { self.window * (1.0 + DECREASE) / 2.0 } else { self.window };
         self.prior = self.window;
-        self.threshold = (self.window * DECREASE).max(LEAST_WINDOW);
+        self.threshold = (self.window * DECREASE).max(MIN_WINDOW);
         self.epoch = None;
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, LEAST_WINDOW};
+use super::congestion_window::{CongestionWindow, INITIAL_WINDOW, MIN_WINDOW};
 
 /// Window that grows by one packet per round trip and halves on loss.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,12 +31,12 @@ impl CongestionWindow for NewReno {
     }
 
     fn on_loss(&mut self, _now: Timestamp) {
-        self.threshold = (self.window / 2.0).max(LEAST_WINDOW);
+        self.threshold = (self.window / 2.0).max(MIN_WINDOW);
         self.window = self.threshold;
     }
 
     fn on_timeout(&mut self, _now: Timestamp) {
-        self.threshold = (self.window / 2.0).max(LEAST_WINDOW);
+        self.threshold = (self.window / 2.0).max(MIN_WINDOW);
         self.window = 1.0;
     }
 

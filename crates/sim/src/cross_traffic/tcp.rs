@@ -30,11 +30,11 @@ const REORDERING_THRESHOLD: u64 = 3;
 /// Number of segments that one acknowledgement covers.
 const ACKNOWLEDGED_SEGMENTS: u64 = 64;
 /// Smallest timeout. RFC 6298 requires one second; Linux uses 200 ms.
-const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Timeout before the first measured round trip (RFC 6298, section 2.1).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest timeout (RFC 6298, section 2.5).
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Congestion window algorithm.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,9 +177,9 @@ impl Tcp {
     fn timeout(&self) -> Duration {
         let time = match self.round_trip {
             None => FIRST_TIMEOUT,
-            Some((smoothed, variation)) => (smoothed + 4 * variation).max(LEAST_TIMEOUT),
+            Some((smoothed, variation)) => (smoothed + 4 * variation).max(MIN_TIMEOUT),
         };
-        time.saturating_mul(1 << self.backoff.min(10)).min(LONGEST_TIMEOUT)
+        time.saturating_mul(1 << self.backoff.min(10)).min(MAX_TIMEOUT)
     }
 
     fn measure(&mut self, round_trip: Duration) {

@@ -27,8 +27,8 @@ use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
-pub use pictures::LessonSetting;
-pub use vector::{EnvironmentError, MOST_ENVIRONMENTS, Seeds, VectorEnvironment};
+pub use pictures::TrainingSetting;
+pub use vector::{EnvironmentError, MAX_ENVIRONMENTS, Seeds, VectorEnvironment};
 
 /// End of the call at which the agent acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +89,8 @@ impl EnvironmentSetting {
             observation: None,
             bounds: RateBounds {
                 initial: Bitrate::from_kbps(300),
-                least: Bitrate::from_kbps(10),
-                most: Bitrate::from_kbps(8_000),
+                min: Bitrate::from_kbps(10),
+                max: Bitrate::from_kbps(8_000),
             },
             call: ModelledSetting::new(),
             feedback: Vec::new(),
@@ -118,7 +118,7 @@ impl EnvironmentSetting {
         if self.step < Duration::from_millis(10) || self.step > Duration::from_secs(60) || self.steps == 0 {
             return wrong("expected steps of 10 ms to 60 s, and at least one per episode");
         }
-        if self.bounds.least.as_bps() == 0 || self.bounds.least > self.bounds.most {
+        if self.bounds.min.as_bps() == 0 || self.bounds.min > self.bounds.max {
             return wrong("expected a smallest rate above zero and not above the largest");
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Environment {
     /// Sets `rate`, clamped to the bounds, and advances time by a step. Returns the features and whether the episode is
     /// over.
     pub fn step(&mut self, rate: Bitrate) -> (Features, bool) {
-        let rate = rate.clamp(self.setting.bounds.least, self.setting.bounds.most);
+        let rate = rate.clamp(self.setting.bounds.min, self.setting.bounds.max);
         self.rate.set(rate);
         let from = self.network.now();
         if let Some(mut observation) = self.observation.get() {

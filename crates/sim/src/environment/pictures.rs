@@ -1,4 +1,4 @@
-//! Lessons for Lockstep's own controller: its observations before each picture, and what the path carried afterwards.
+//! Training samples for Lockstep's own controller: its observations before each picture, and what the path carried afterwards.
 //!
 //! The calls run over randomly drawn paths and use the controller itself, so training and calls share one
 //! implementation.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_control::learned::{Lesson, Lockstep, Rule};
+use lockstep_control::learned::{Lockstep, Rule, TrainingSample};
 use lockstep_control::{
     Allowance, Controller, ControllerSetup, EstimatorKind, GracePeriod, InFlight, Input, Latency, PathView, Traits,
     bitrate_ceiling,
@@ -37,7 +37,7 @@ const CLASSICAL: f64 = 0.2;
 
 /// Distribution of calls. Delays, queues, and non-zero losses and jitter are sampled uniformly in their logarithm.
 #[derive(Debug, Clone)]
-pub struct LessonSetting {
+pub struct TrainingSetting {
     /// Capacity traces. Each call uses one of them, from a random time.
     pub traces: Vec<Trace>,
     /// Clips of the codec model.
@@ -58,7 +58,7 @@ pub struct LessonSetting {
     pub pictures: u32,
 }
 
-/// Controller of a call, shared so that its lessons can be read after the call.
+/// Controller of a call, shared so that its training samples can be read after the call.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Lockstep>>);
 
@@ -107,7 +107,7 @@ fn any_rule(generator: &mut Pcg64, latency: Latency) -> Rule {
     }
 }
 
-impl LessonSetting {
+impl TrainingSetting {
     fn environment(&self) -> EnvironmentSetting {
         EnvironmentSetting {
             delay: self.delay.clone(),
@@ -117,8 +117,8 @@ impl LessonSetting {
         }
     }
 
-    /// Records the lessons of `count` calls on `threads` threads (0: one per core). Equal settings and seeds give equal
-    /// lessons for any number of threads. With `model`, the model decides in four calls of five, by randomly drawn
+    /// Records training samples of `count` calls on `threads` threads (0: one per core). Equal settings and seeds give equal
+    /// samples for any number of threads. With `model`, the model decides in four calls of five, by randomly drawn
     /// rules; otherwise Sprout decides.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl LessonSetting {
         count: usize,
         seed: u64,
         threads: usize,
-    ) -> Result<Vec<Vec<Lesson>>, EnvironmentError> {
+    ) -> Result<Vec<Vec<TrainingSample>>, EnvironmentError> {
         let environment = self.environment();
         environment.validate()?;
         if self.frame_rates.is_empty() || self.pictures == 0 {
@@ -143,10 +143,10 @@ impl LessonSetting {
         environment: &EnvironmentSetting,
         model: Option<&Arc<Model>>,
         seed: u64,
-    ) -> Result<Vec<Lesson>, EnvironmentError> {
-        let mut lessons = self.run(environment, model, seed)?.lock().take_lessons();
-        lessons.truncate(self.pictures as usize);
-        Ok(lessons)
+    ) -> Result<Vec<TrainingSample>, EnvironmentError> {
+        let mut samples = self.run(environment, model, seed)?.lock().take_training_samples();
+        samples.truncate(self.pictures as usize);
+        Ok(samples)
     }
 
     /// Runs a call and returns its controller.
@@ -188,7 +188,7 @@ impl LessonSetting {
             ..usual
         };
         let mut control = ControllerSetup { latency, ..ControllerSetup::new(call.payload, call.frame_interval()) };
-        // In calls the controller falls back to Sprout over long paths. In lessons it must not.
+        // In calls the controller falls back to Sprout over long paths. In training calls it must not.
         control.tuning.lockstep.far = f64::INFINITY;
         let controller = match model {
             Some(model) => Lockstep::with_model(&control, model)
@@ -196,11 +196,11 @@ impl LessonSetting {
                 .with_rule(rule),
             None => Lockstep::without_model(&control),
         };
-        let controller = controller.with_lessons(known_path(&drawn.forward, Timestamp::ZERO));
+        let controller = controller.with_training_samples(known_path(&drawn.forward, Timestamp::ZERO));
         let controller = Shared(Arc::new(Mutex::new(controller)));
         let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
         let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;
-        // Runs slightly longer, so that the last picture has a lesson.
+        // Runs slightly longer, so that the last picture has one.
         network.run_until(Timestamp::ZERO + frame_rate.time_of(u64::from(self.pictures) + 2));
         Ok(controller)
     }
@@ -215,9 +215,9 @@ mod tests {
 
     use super::*;
 
-    fn lessons_over(trace: &str, delay: Duration) -> LessonSetting {
+    fn setting_over(trace: &str, delay: Duration) -> TrainingSetting {
         let model = CodecModel::built_in().expect("it comes with the crate");
-        LessonSetting {
+        TrainingSetting {
             traces: vec![Trace::from_spec(trace).expect("a trace")],
             clips: vec![Arc::new(ClipCurves::new(&model.clips[0], 640, 360))],
             frame_rates: vec![FrameRate::default()],
@@ -233,11 +233,11 @@ mod tests {
     #[test]
     fn every_observation_varies_over_lessons() {
         let rates = [24, 60].map(|rate| FrameRate::new(rate, 1).expect("a frame rate"));
-        let path = lessons_over("cellular:mean=1mbps,outage-every=5s,seed=1", Duration::from_millis(20));
-        let setting = LessonSetting { frame_rates: rates.into(), ..path };
+        let path = setting_over("cellular:mean=1mbps,outage-every=5s,seed=1", Duration::from_millis(20));
+        let setting = TrainingSetting { frame_rates: rates.into(), ..path };
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
-        let lessons = setting.record(Some(&model), 8, 1, 1).expect("lessons").concat();
-        let seen = |place: usize| lessons.iter().map(move |lesson| lesson.seen[place]);
+        let samples = setting.record(Some(&model), 8, 1, 1).expect("samples").concat();
+        let seen = |place: usize| samples.iter().map(move |sample| sample.seen[place]);
         let constant: Vec<&str> = (0..OBSERVED)
             .filter(|&place| seen(place).fold(f32::MAX, f32::min) == seen(place).fold(f32::MIN, f32::max))
             .map(|place| OBSERVATIONS[place])
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_model_controls_lessons_over_long_paths() {
-        let setting = lessons_over("constant:1mbps", Duration::from_millis(400));
+        let setting = setting_over("constant:1mbps", Duration::from_millis(400));
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let by_sprout = (0..4).map(|seed| {
             let controller = setting.run(&setting.environment(), Some(&model), seed).expect("a call");

@@ -11,7 +11,7 @@ use lockstep_units::Bitrate;
 use super::{Environment, EnvironmentSetting, FEATURES, Features};
 
 /// Limit on the environments of one vector. More would exhaust memory.
-pub const MOST_ENVIRONMENTS: usize = 1 << 20;
+pub const MAX_ENVIRONMENTS: usize = 1 << 20;
 /// Environments per task: large enough to outweigh scheduling, small enough to balance the load.
 const BATCH: usize = 16;
 
@@ -26,7 +26,7 @@ pub enum EnvironmentError {
     #[error("cannot set up the environment's link: {0}")]
     Link(#[from] ConfigError),
     /// Zero environments or too many.
-    #[error("cannot create {0} environments: expected 1 to {MOST_ENVIRONMENTS}")]
+    #[error("cannot create {0} environments: expected 1 to {MAX_ENVIRONMENTS}")]
     Count(usize),
     /// The number of actions or mask flags is not the number of environments.
     #[error("expected one action per environment, found {actions} actions for {environments} environments")]
@@ -121,7 +121,7 @@ pub(super) fn build_in_parallel<Thing: Send>(
     threads: usize,
     make: impl Fn(u64) -> Result<Thing, EnvironmentError> + Send + Sync,
 ) -> Result<(Vec<Thing>, ThreadPool), EnvironmentError> {
-    if count == 0 || count > MOST_ENVIRONMENTS {
+    if count == 0 || count > MAX_ENVIRONMENTS {
         return Err(EnvironmentError::Count(count));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;

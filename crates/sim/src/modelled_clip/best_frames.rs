@@ -44,7 +44,7 @@ impl ClipCurves {
         let key_frame = picture.needs_key_frame();
         let usual = |quantizer: usize| (self.logarithm(&alone, quantizer, key_frame, gap), 0.0);
         let mut frames = Vec::new();
-        self.add_best(picture, usize::from(finest.min(MAXIMUM_QUANTIZER)), usual, &mut frames);
+        self.add_best(picture, usize::from(finest.min(MAX_QUANTIZER)), usual, &mut frames);
         by_size(frames)
     }
 
@@ -55,7 +55,7 @@ impl ClipCurves {
     /// references may be finer than `finest`.
     #[must_use]
     pub fn best_frames(&self, picture: &ModelledPicture, finest: u8, age: u32) -> Vec<BestFrame> {
-        let finest = usize::from(finest.min(MAXIMUM_QUANTIZER));
+        let finest = usize::from(finest.min(MAX_QUANTIZER));
         let key = |quantizer: usize| (self.logarithm(picture, quantizer, true, 0.0), 0.0);
         let mut frames = Vec::with_capacity(2 * STEPS * QUANTIZERS);
         self.add_best(picture, finest, key, &mut frames);
@@ -72,7 +72,7 @@ impl ClipCurves {
     /// `quantizer`.
     fn best_inter(&self, picture: &ModelledPicture, quantizer: usize, finest: usize, age: u32) -> (f64, f64) {
         let alone = ModelledPicture { reference: None, ..*picture };
-        let (finer, coarser) = (finest as f64 - quantizer as f64, f64::from(MAXIMUM_QUANTIZER) - quantizer as f64);
+        let (finer, coarser) = (finest as f64 - quantizer as f64, f64::from(MAX_QUANTIZER) - quantizer as f64);
         let sizes = &self.size_effects[quantizer];
         // Any share of a coarser reference's effect may remain.
         let history = extremes(sizes, finer, 0.0).0.min(extremes(sizes, 0.0, coarser).0.min(0.0));
@@ -102,7 +102,7 @@ impl ClipCurves {
                 let finer = self.ssim_db[quantizer.saturating_sub(1)];
                 let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
                 let decibels = (usual.max(self.ssim_db[quantizer]) + gain + picture.ssim_excess).max(0.1);
-                let size = ByteCount::new(libm::exp(logarithm).max(LEAST_SIZE) as u64);
+                let size = ByteCount::new(libm::exp(logarithm).max(MIN_FRAME_BYTES) as u64);
                 BestFrame { size, ssim: 1.0 - libm::exp10(-0.1 * decibels) }
             };
             match finer {
@@ -144,7 +144,7 @@ mod tests {
                     let age = from.reference.map_or(1, |reference| picture.number - reference.picture) as u32;
                     let best = curves.best_frames(&picture, FINEST_USEFUL_QUANTIZER, random.random_range(1..=age));
                     let frame = if random.random_bool(0.5) {
-                        let quantizer = random.random_range(FINEST_USEFUL_QUANTIZER..=MAXIMUM_QUANTIZER);
+                        let quantizer = random.random_range(FINEST_USEFUL_QUANTIZER..=MAX_QUANTIZER);
                         curves.encode(&from, quantizer, key_frame)
                     } else {
                         let budget = ByteCount::new(libm::exp(random.random_range(3.0..11.0)) as u64);

@@ -126,7 +126,7 @@ pub(super) type Worths = Vec<Vec<[f32; PENDING + 1]>>;
 pub(super) struct Problem {
     items: Vec<Item>,
     end: f64,
-    pub(super) most_ssim: f64,
+    pub(super) max_ssim: f64,
     pub(super) coarse: Grid,
     pub(super) fine: Grid,
 }
@@ -150,7 +150,7 @@ impl Problem {
         let horizon = Timestamp::ZERO + call.length + DRAIN;
         let end = call.length.as_secs_f64();
         let on_trace = |at: Timestamp| at + call.link.trace_offset;
-        let mut most_ssim = 0.0_f64;
+        let mut max_ssim = 0.0_f64;
         let curves = clip.curves().clone();
         let mut items = Vec::with_capacity(pictures);
         for picture in 0..pictures as u64 {
@@ -160,7 +160,7 @@ impl Problem {
             let best = |age| frames_of(&curves, &source, age);
             let frames = best(AGES[0]);
             let smallest = call.wire(frames.first()?.size);
-            most_ssim = most_ssim.max(frames.last()?.ssim);
+            max_ssim = max_ssim.max(frames.last()?.ssim);
             let mut tables: [SizeTable; AGES.len()] = Default::default();
             tables[0] = SizeTable::new(&frames, |size| call.wire(size))?;
             for (table, age) in tables.iter_mut().zip(AGES).skip(1) {
@@ -180,7 +180,7 @@ impl Problem {
             item.followed_at = earliest;
         }
         let (coarse, fine) = (Grid::new(call, horizon, COARSENESS, pictures), Grid::new(call, horizon, 1, pictures));
-        (!items.is_empty()).then_some(Self { items, end, most_ssim, coarse, fine })
+        (!items.is_empty()).then_some(Self { items, end, max_ssim, coarse, fine })
     }
 
     /// Number of pictures.

@@ -15,9 +15,9 @@ use lockstep_call::mean;
 use lockstep_link::{Delivered, Link, LinkConfig, LossConfig, QueueConfig};
 use lockstep_measure::{DRAIN, qoe_d};
 use lockstep_media::ssim_db;
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::MAXIMUM_QUANTIZER;
+use lockstep_vp8::MAX_QUANTIZER;
 
 use super::program::{Problem, Worths};
 use super::{BoundedCall, PENDING, ssim_of, stationary_price};
@@ -28,7 +28,7 @@ const ROUNDS: usize = 5;
 /// Limits on the wait of a frame for the link, in frame intervals.
 const WAITS: [f64; 7] = [0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0];
 /// Limit on pictures whose worths are kept in memory: 20 minutes at 30 frames per second.
-const MOST_PICTURES: usize = 36_000;
+const MAX_PICTURES: usize = 36_000;
 
 /// A frame of the schedule.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ impl BoundedCall {
         let usual =
             |curves: &ClipCurves, picture: &ModelledPicture, age| curves.usual_frames(picture, self.finest, age);
         let problem = Problem::new(self, &usual)?;
-        if problem.pictures() > MOST_PICTURES {
+        if problem.pictures() > MAX_PICTURES {
             return None;
         }
         let interval = self.frame_rate.time_of(1).as_secs_f64();
@@ -153,7 +153,7 @@ impl BoundedCall {
             let passed = trace.bytes_between(start, ready + self.link.trace_offset).as_f64();
             let skipped = Offer { index, pending, until: served.max(passed), is_idle: served <= passed, frame: None };
             let mut best = (if reference.is_some() { value(&skipped) } else { f64::NEG_INFINITY }, None);
-            let quantizers = self.finest..=if captured < free_at { 0 } else { MAXIMUM_QUANTIZER };
+            let quantizers = self.finest..=if captured < free_at { 0 } else { MAX_QUANTIZER };
             for quantizer in quantizers {
                 let frame = curves.encode(&source, quantizer, reference.is_none() || source.needs_key_frame());
                 let until = skipped.until + self.wire(frame.size) as f64;
@@ -199,7 +199,11 @@ impl BoundedCall {
             while left > 0 {
                 let part = left.min(self.payload.get().max(1));
                 left -= part;
-                let _ = link.send(ready, ByteCount::new(part + DATA_HEADER as u64 + CARRIAGE), (number, left == 0));
+                let _ = link.send(
+                    ready,
+                    ByteCount::new(part + DATA_HEADER as u64 + DATAGRAM_OVERHEAD),
+                    (number, left == 0),
+                );
             }
         }
         let end = Timestamp::ZERO + self.length;

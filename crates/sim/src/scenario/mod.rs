@@ -37,13 +37,13 @@ pub use report::{
 pub use run::DRAIN;
 
 /// Limit on the duration of a scenario.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_DURATION: Duration = Duration::from_secs(86_400);
 /// Duration of the sound in one packet.
 const AUDIO_INTERVAL: Duration = Duration::from_millis(20);
 /// Size of the RTP, UDP and IPv4 headers of an audio packet.
 const AUDIO_HEADERS: ByteCount = ByteCount::new(40);
 /// Limit on flows, and on links.
-const MOST: usize = 1_024;
+const MAX_ENTRIES: usize = 1_024;
 
 /// Reason why a scenario cannot be run, or why it stopped early.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +56,7 @@ pub enum ScenarioError {
     #[error("expected a scenario of one second to one day, found {0:?}")]
     Duration(Duration),
     /// The scenario has too many flows or links.
-    #[error("expected at most {MOST} flows and {MOST} links")]
+    #[error("expected at most {MAX_ENTRIES} flows and {MAX_ENTRIES} links")]
     TooMany,
     /// The caller stopped the scenario.
     #[error("{0}")]
@@ -289,9 +289,11 @@ impl ScenarioFlow {
     }
 }
 
-/// Duration of `seconds`, limited to zero and [`LONGEST`].
+/// Duration of `seconds`, limited to zero and [`MAX_DURATION`].
 fn time(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 { LONGEST } else { Duration::ZERO }).min(LONGEST)
+    Duration::try_from_secs_f64(seconds)
+        .unwrap_or(if seconds > 0.0 { MAX_DURATION } else { Duration::ZERO })
+        .min(MAX_DURATION)
 }
 
 fn moment(seconds: f64) -> Timestamp {
@@ -439,10 +441,10 @@ impl Scenario {
     /// If a duration, number, link, medium, priority or activity is invalid.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let duration = self.duration();
-        if !(Duration::from_secs(1)..=LONGEST).contains(&duration) || !self.seconds.is_finite() {
+        if !(Duration::from_secs(1)..=MAX_DURATION).contains(&duration) || !self.seconds.is_finite() {
             return Err(ScenarioError::Duration(duration));
         }
-        if self.flows.len() > MOST || self.links.len() > MOST {
+        if self.flows.len() > MAX_ENTRIES || self.links.len() > MAX_ENTRIES {
             return Err(ScenarioError::TooMany);
         }
         for link in &self.links {

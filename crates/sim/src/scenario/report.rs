@@ -211,4 +211,4 @@ pub(super) fn settle_time(meter: &FlowMeter, from: Timestamp, to: Timestamp) -> 
 }
 
 /// Phases shorter than this have no settling times.
-pub(super) const LEAST_SETTLING: Duration = SETTLED_WINDOW.saturating_mul(2);
+pub(super) const MIN_SETTLING_PHASE: Duration = SETTLED_WINDOW.saturating_mul(2);

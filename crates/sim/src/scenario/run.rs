@@ -8,7 +8,7 @@ use lockstep_measure::{FinishedCall, SharedSessionMeter};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::fairness::jain;
-use super::report::{LEAST_SETTLING, settle_time};
+use super::report::{MIN_SETTLING_PHASE, settle_time};
 use super::{
     DelayReport, FlowKind, FlowReport, LinkReport, MediumReport, Phase, PhaseRate, Scenario, ScenarioError,
     ScenarioFlow, ScenarioReport, SettleTime, TransferReport, VideoReport,
@@ -28,7 +28,7 @@ pub const DRAIN: Duration = Duration::from_secs(2);
 const TCP_DATA: u64 = 1_460;
 
 /// Limit on the changes of a trace that give phases. Traces with more changes vary all the time.
-const MOST_CHANGES: usize = 16;
+const MAX_CHANGES: usize = 16;
 
 /// Derives a seed for a link or flow. Derived seeds are far apart.
 fn derived(seed: u64, index: usize) -> u64 {
@@ -242,7 +242,7 @@ impl Scenario {
                 continue;
             }
             let Ok(segments) = trace.to_segments(Duration::from_secs(1)) else { continue };
-            if segments.len() > MOST_CHANGES {
+            if segments.len() > MAX_CHANGES {
                 continue;
             }
             let (mut at, mut rate) = (Timestamp::ZERO, None);
@@ -312,7 +312,7 @@ impl Scenario {
                 fairness: shared.iter().filter_map(|rates| jain(rates)).min_by(f64::total_cmp),
                 lowest_over_highest: lowest_over_highest.min_by(f64::total_cmp),
                 media_over_tcp: ratio(of_media.as_ref(), tcp.as_ref()),
-                settled: if length >= LEAST_SETTLING { media().map(settles).collect() } else { Vec::new() },
+                settled: if length >= MIN_SETTLING_PHASE { media().map(settles).collect() } else { Vec::new() },
             });
         }
         phases

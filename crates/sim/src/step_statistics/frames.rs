@@ -28,7 +28,7 @@ pub struct FrameStatistics {
     pub ssim: f64,
     /// Captured pictures that are settled: this picture or a later one was shown.
     pub settled: u64,
-    /// Sum of the video delays of settled pictures (as in Salsify), seconds. Each counts at most [`MOST_WAITED`], so
+    /// Sum of the video delays of settled pictures (as in Salsify), seconds. Each counts at most [`MAX_WAITED_SECONDS`], so
     /// that one outage does not dominate.
     pub waited_seconds: f64,
     /// Duration of freezes ([`FreezeDetector`]), counted at their end, seconds.
@@ -44,10 +44,10 @@ struct Pending {
 }
 
 /// Limit on one picture's part of [`FrameStatistics::waited_seconds`], seconds.
-pub const MOST_WAITED: f64 = 1.0;
+pub const MAX_WAITED_SECONDS: f64 = 1.0;
 
 /// Limit on frames remembered until a later one is shown: an outage of minutes.
-const MOST_PENDING: usize = 8_192;
+const MAX_PENDING_FRAMES: usize = 8_192;
 
 #[derive(Debug)]
 pub(crate) struct FrameCounter {
@@ -71,7 +71,7 @@ impl FrameCounter {
     pub(crate) fn captured(&mut self, at: Timestamp) {
         self.counts.captured += 1;
         self.captures.push_back(at);
-        if self.captures.len() > MOST_PENDING {
+        if self.captures.len() > MAX_PENDING_FRAMES {
             self.captures.pop_front();
         }
     }
@@ -84,7 +84,7 @@ impl FrameCounter {
         self.counts.quantizers += u64::from(record.quantizer.unwrap_or(0));
         let (captured_at, ssim) = (record.captured_at, record.ssim.unwrap_or(0.0));
         self.pending.push_back(Pending { frame, captured_at, ssim });
-        if self.pending.len() > MOST_PENDING {
+        if self.pending.len() > MAX_PENDING_FRAMES {
             self.pending.pop_front();
         }
     }
@@ -103,7 +103,8 @@ impl FrameCounter {
                 while let Some(captured_at) = self.captures.front().copied().filter(|at| *at <= pending.captured_at) {
                     self.captures.pop_front();
                     self.counts.settled += 1;
-                    self.counts.waited_seconds += at.saturating_since(captured_at).as_secs_f64().min(MOST_WAITED);
+                    self.counts.waited_seconds +=
+                        at.saturating_since(captured_at).as_secs_f64().min(MAX_WAITED_SECONDS);
                 }
             }
         }

@@ -12,7 +12,7 @@ use lockstep_vp8::Preset;
 pub fn job_times(menu: Duration) -> JobTimes {
     let times =
         EncodeTime::built_in().expect("the built-in encode times are valid").job_times(Preset::RealTime, 320 * 180);
-    times.where_takes(EncodeWork::SerialMenu, menu)
+    times.scaled_to(EncodeWork::SerialMenu, menu)
 }
 
 pub struct Finished {

@@ -89,7 +89,7 @@ proptest! {
                     let in_use: BTreeSet<StateId> =
                         (0..8).filter(|at| bits >> at & 1 == 1).map(|at| target(newest.saturating_sub(at))).collect();
                     let expected = model.sweep(keep, &in_use);
-                    let untidy = catalogue.is_untidy(keep);
+                    let untidy = catalogue.needs_sweep(keep);
                     let (released, evicted) = catalogue.sweep(keep, |state| in_use.contains(&state));
                     prop_assert!(untidy || released.is_empty() && evicted == 0);
                     prop_assert_eq!((released, evicted), (&expected.0[..], expected.1));

@@ -33,7 +33,7 @@ struct Model {
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
-    longest_hold: Duration,
+    max_hold: Duration,
 }
 
 /// The default configuration with another assumed round-trip time.
@@ -42,7 +42,7 @@ pub(super) fn assuming(first_round_trip: Duration) -> LossDetectionConfig {
 }
 
 impl Model {
-    fn new(config: LossDetectionConfig, longest_hold: Duration) -> Self {
+    fn new(config: LossDetectionConfig, max_hold: Duration) -> Self {
         Self {
             in_flight: BTreeMap::new(),
             bytes: ByteCount::ZERO,
@@ -56,7 +56,7 @@ impl Model {
             backoff: 0,
             initial: RoundTripTime::assumed(config.first_round_trip),
             round_trip: None,
-            longest_hold,
+            max_hold,
         }
     }
 
@@ -178,11 +178,11 @@ impl Model {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         if self.largest_acknowledged.is_some_and(|largest| sequence < largest) {
             let delay = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
-            return sent.sent_at + delay.max(LEAST_TIME);
+            return sent.sent_at + delay.max(MIN_LOSS_DELAY);
         }
-        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
-        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL * TIMER_GRANULARITY);
-        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.max_hold;
+        let tail = (round_trip.smoothed + slack).max(MIN_TAIL_GRANULES * TIMER_GRANULARITY);
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MAX_TAIL_DELAY.max(tail));
         // While acknowledgements arrive, a growing queue is more likely than a loss.
         (sent.sent_at + backed_off).max(self.last_acknowledged_at + slack)
     }
@@ -193,7 +193,7 @@ impl Model {
 
     /// Returns the fragments that are lost at `now`.
     fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
-        let excess = self.in_flight.len().saturating_sub(MOST_IN_FLIGHT);
+        let excess = self.in_flight.len().saturating_sub(MAX_FRAGMENTS_IN_FLIGHT);
         let over = |&(&sequence, sent): &(&u64, &SentFragment)| {
             self.is_outnumbered(sequence) || self.deadline(sequence, sent) <= now
         };
@@ -328,10 +328,10 @@ fn losses_are_remembered_over_a_bounded_distance() {
 fn fragments_in_flight_are_bounded() {
     let mut loss = LossDetection::new(assuming(Duration::from_millis(100)), Duration::ZERO);
     let size = ByteCount::new(1);
-    for frame in 0..MOST_IN_FLIGHT as u32 + 10 {
+    for frame in 0..MAX_FRAGMENTS_IN_FLIGHT as u32 + 10 {
         loss.transmitted(SentFragment { frame, fragment: 0, size, sent_at: Timestamp::ZERO });
     }
     let lost: Vec<u64> = loss.detect(Timestamp::ZERO).into_iter().map(|loss| loss.sequence).collect();
     assert_eq!(lost, (0..10).collect::<Vec<_>>());
-    assert_eq!(loss.in_flight().0, MOST_IN_FLIGHT);
+    assert_eq!(loss.in_flight().0, MAX_FRAGMENTS_IN_FLIGHT);
 }

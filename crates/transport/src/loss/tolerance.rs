@@ -10,7 +10,7 @@ const PACKET_THRESHOLD: u64 = 3;
 const TIME_EIGHTHS: u32 = 9;
 /// Largest margin of the tail timer, in units of the first one. The margin grows after a spurious loss. Example:
 /// acknowledgements are lost, and those of the next frame repeat them.
-const MOST_MARGINS: u32 = 10;
+const MAX_MARGINS: u32 = 10;
 
 /// Thresholds of loss detection.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Tolerance {
     /// variation. `overtaken_by` is the packet threshold that would have avoided the loss, if newer fragments were
     /// acknowledged before.
     pub(super) fn on_spurious_loss(&mut self, late: Duration, overtaken_by: Option<u64>) {
-        self.tail_margin = self.tail_margin.max((late * 5 / 4).min(MOST_MARGINS * TIMER_GRANULARITY));
+        self.tail_margin = self.tail_margin.max((late * 5 / 4).min(MAX_MARGINS * TIMER_GRANULARITY));
         self.calm = 0;
         if let Some(overtaken_by) = overtaken_by {
             self.packet_threshold = self.packet_threshold.max(overtaken_by).min(self.config.most_packet_threshold);

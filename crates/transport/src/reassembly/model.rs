@@ -65,19 +65,19 @@ impl Frame {
     }
 }
 
-/// Window of the newest frames: at most `span` numbers and about `most_bytes` bytes.
+/// Window of the newest frames: at most `span` numbers and about `max_bytes` bytes.
 #[derive(Debug)]
 struct Model {
     frames: BTreeMap<u32, Frame>,
     newest: u32,
     span: u32,
     bytes: usize,
-    most_bytes: usize,
+    max_bytes: usize,
 }
 
 impl Model {
-    fn new(span: u32, most_bytes: usize) -> Self {
-        Self { frames: BTreeMap::new(), newest: 0, span: span.max(1), bytes: 0, most_bytes }
+    fn new(span: u32, max_bytes: usize) -> Self {
+        Self { frames: BTreeMap::new(), newest: 0, span: span.max(1), bytes: 0, max_bytes }
     }
 
     /// Newest frame with an arrived fragment; zero at first.
@@ -132,7 +132,7 @@ impl Model {
     /// The oldest open frame, if the window holds too many bytes.
     fn too_big(&self) -> Option<(u32, Far)> {
         let mut stored = self.frames.iter().filter(|(_, frame)| frame.stage != Far::Settled);
-        if self.bytes > self.most_bytes { stored.next().map(|(&number, frame)| (number, frame.stage)) } else { None }
+        if self.bytes > self.max_bytes { stored.next().map(|(&number, frame)| (number, frame.stage)) } else { None }
     }
 
     /// Takes the payload of a frame, in order, and keeps only the record of its arrival. The model restores nothing.
@@ -203,9 +203,9 @@ proptest! {
     #[test]
     fn window_of_rings_equals_map_of_frames(
         operations in prop::collection::vec((0..20u8, 0..24u32, 0..200u16), 0..400),
-        most_bytes in prop::sample::select(vec![200usize, 1_000, 1_000_000]),
+        max_bytes in prop::sample::select(vec![200usize, 1_000, 1_000_000]),
     ) {
-        let (mut window, mut model) = (Window::<Vec<u8>>::new(16, most_bytes), Model::new(16, most_bytes));
+        let (mut window, mut model) = (Window::<Vec<u8>>::new(16, max_bytes), Model::new(16, max_bytes));
         for (operation, number, small) in operations {
             let frame = (model.newest() + 3).saturating_sub(number);
             let fragments = [1, 2, 3, 150][frame as usize % 4];

@@ -9,20 +9,20 @@ use lockstep_units::Timestamp;
 use super::arrivals::{Arrivals, Stamp};
 use crate::catalogue::Catalogue;
 use crate::feedback_interval::FeedbackInterval;
-use crate::reverse_path::MOST_DOUBLINGS;
+use crate::reverse_path::MAX_DOUBLINGS;
 use crate::wire::{Acknowledgement, ReceivedFragment};
 use crate::{Estimate, ReceiverConfig};
 
 /// Largest number of arrivals kept while the owner polls no acknowledgement.
-const LONGEST_HISTORY: usize = 1024;
+const MAX_HISTORY: usize = 1024;
 /// Largest number of fragments in one acknowledgement that lists all new arrivals. In any order of arrival, they and 32
 /// states fit into a packet of 1,200 bytes.
-const MOST_LISTED: usize = 128;
+const MAX_LISTED_FRAGMENTS: usize = 128;
 /// Fraction of its interval by which an acknowledgement may leave early to share a packet. This reaches the next sound
 /// packet, which leaves every 20 ms, and hardly adds acknowledgements.
 const EARLY_FRACTION: u32 = 4;
 /// Number of handled acknowledgements kept for reuse. That many return before the next one leaves.
-const MOST_SPARE: usize = 4;
+const MAX_SPARE: usize = 4;
 /// Number of refused frames that each acknowledgement lists.
 const REFUSED_LISTED: usize = 4;
 
@@ -40,7 +40,7 @@ pub(super) struct Acknowledging {
     refused: VecDeque<u32>,
     estimate: Estimate,
     /// Whether there is news for the sender.
-    has_news: bool,
+    has_changes: bool,
     /// Whether the news must not wait for `due_at`.
     is_urgent: bool,
     /// Time before which the next acknowledgement waits, unless its news is urgent.
@@ -77,7 +77,7 @@ impl Acknowledging {
             unreported: 0,
             refused: VecDeque::new(),
             estimate: Estimate::default(),
-            has_news: false,
+            has_changes: false,
             is_urgent: false,
             due_at: Timestamp::ZERO,
             sender_doublings: 0,
@@ -91,16 +91,16 @@ impl Acknowledging {
     pub(super) fn on_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         let &Stamp { frame, fragment, congestion_experienced, .. } = stamp;
         self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
-        if self.history.len() > LONGEST_HISTORY {
+        if self.history.len() > MAX_HISTORY {
             self.history.pop_front();
         }
         self.unreported = (self.unreported + 1).min(self.history.len());
-        self.has_news = true;
+        self.has_changes = true;
     }
 
     /// Records that a frame was decoded, refused or failed. The sender waits for this news.
     pub(super) fn on_verdict(&mut self) {
-        self.has_news = true;
+        self.has_changes = true;
         self.is_urgent |= matches!(self.feedback, FeedbackInterval::Aggregated(_));
     }
 
@@ -121,7 +121,7 @@ impl Acknowledging {
 
     /// Sets whether acknowledgements use the longest interval, for a reverse path with little capacity.
     pub(super) fn set_thin(&mut self, thin: bool) {
-        self.owner_doublings = if thin { MOST_DOUBLINGS } else { 0 };
+        self.owner_doublings = if thin { MAX_DOUBLINGS } else { 0 };
     }
 
     fn doublings(&self) -> u8 {
@@ -137,11 +137,11 @@ impl Acknowledging {
     /// Whether there is news and an acknowledgement is due.
     #[inline]
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        self.has_news && (self.must_not_wait() || self.due_at <= now)
+        self.has_changes && (self.must_not_wait() || self.due_at <= now)
     }
 
     /// Whether an acknowledgement is due, or almost due, so that it may share a packet.
-    pub(super) fn may_ride(&self, now: Timestamp) -> bool {
+    pub(super) fn may_piggyback(&self, now: Timestamp) -> bool {
         let early = match self.feedback {
             FeedbackInterval::Aggregated(_) => self.interval() / EARLY_FRACTION,
             FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
@@ -152,19 +152,19 @@ impl Acknowledging {
     /// Time at which an acknowledgement is due. `None` without news, and if each fragment is acknowledged at once.
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        let waits = self.feedback != FeedbackInterval::EveryFragment && self.has_news;
+        let waits = self.feedback != FeedbackInterval::EveryFragment && self.has_changes;
         waits.then_some(if self.must_not_wait() { Timestamp::ZERO } else { self.due_at })
     }
 
     fn interval(&self) -> Duration {
-        self.feedback.doubled(self.doublings()).longest_hold()
+        self.feedback.doubled(self.doublings()).max_hold()
     }
 
     /// Largest number of unreported fragments in one acknowledgement.
-    fn most_listed(&self) -> usize {
+    fn max_listed(&self) -> usize {
         // Acknowledgements are rare with an interval, so each must list all new arrivals.
         let aggregates = self.feedback != FeedbackInterval::EveryFragment;
-        if aggregates { MOST_LISTED.max(self.repeated) } else { self.repeated }
+        if aggregates { MAX_LISTED_FRAGMENTS.max(self.repeated) } else { self.repeated }
     }
 
     /// Writes the next acknowledgement into `next`. Returns `false` before the first arrival.
@@ -177,7 +177,7 @@ impl Acknowledging {
         next: &mut Acknowledgement,
     ) -> bool {
         let Some(newest) = arrivals.newest() else { return false };
-        let most = self.most_listed();
+        let most = self.max_listed();
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let listed = self.unreported.min(most).max(self.repeated);
         next.connection = connection;
@@ -220,14 +220,14 @@ impl Acknowledging {
         if !self.write(now, connection, arrivals, catalogue, &mut next) {
             return None;
         }
-        self.unreported = self.unreported.saturating_sub(self.most_listed());
+        self.unreported = self.unreported.saturating_sub(self.max_listed());
         // Removes arrivals that no acknowledgement will list, to save memory with a thousand calls.
         let listed_again = self.unreported.max(self.repeated);
         while self.history.len() > listed_again {
             self.history.pop_front();
         }
-        self.has_news = self.unreported > 0;
-        if !self.has_news {
+        self.has_changes = self.unreported > 0;
+        if !self.has_changes {
             self.is_urgent = false;
             self.due_at = now + self.interval();
         }
@@ -237,7 +237,7 @@ impl Acknowledging {
 
     /// Keeps the memory of a handled acknowledgement for a later one.
     pub(super) fn reuse(&mut self, acknowledgement: Box<Acknowledgement>) {
-        if self.spare.len() < MOST_SPARE {
+        if self.spare.len() < MAX_SPARE {
             self.spare.push(acknowledgement);
         }
     }
@@ -297,12 +297,12 @@ mod tests {
     #[test]
     fn arrivals_beyond_one_acknowledgement_are_in_the_next() {
         let mut ends = acknowledged(FeedbackInterval::Aggregated(Duration::from_millis(20)));
-        let arrived = 1..=MOST_LISTED as u64 + 1;
+        let arrived = 1..=MAX_LISTED_FRAGMENTS as u64 + 1;
         arrived.for_each(|sequence| arrive(&mut ends, sequence));
         let oldest = make(&mut ends).unwrap().fragments.iter().map(|listed| listed.frame).collect::<Vec<_>>();
-        assert_eq!(oldest, (1..=MOST_LISTED as u32).collect::<Vec<_>>());
-        assert!(ends.0.has_news);
+        assert_eq!(oldest, (1..=MAX_LISTED_FRAGMENTS as u32).collect::<Vec<_>>());
+        assert!(ends.0.has_changes);
         let rest = make(&mut ends).unwrap().fragments.last().map(|listed| listed.frame);
-        assert_eq!((rest, ends.0.has_news), (Some(MOST_LISTED as u32 + 1), false));
+        assert_eq!((rest, ends.0.has_changes), (Some(MAX_LISTED_FRAGMENTS as u32 + 1), false));
     }
 }

@@ -12,7 +12,7 @@ use crate::wire::expand;
 const FURTHEST_SEQUENCE: u64 = FURTHEST_FRAME as u64 * 256;
 
 /// Memory of the smallest delay: the base-delay memory of the sender's path observer (lab: 2026-11-path-observer).
-const LEAST_DELAY_MEMORY: Duration = Duration::from_secs(60);
+const BASE_DELAY_MEMORY: Duration = Duration::from_secs(60);
 
 /// Header fields that data and sound share, and properties of the arrival.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Arrivals {
     /// Delay of the last arrival, nanoseconds, with an unknown offset between the clocks.
     last_delay: Option<i64>,
     /// Sliding-window minimum of the delay, nanoseconds, with the same offset.
-    least_delay: SlidingMinimum<i64>,
+    min_delay: SlidingMinimum<i64>,
 }
 
 impl Arrivals {
@@ -78,7 +78,7 @@ impl Arrivals {
         if let Some(before) = self.last_delay.replace(delay) {
             self.jitter += (delay.saturating_sub(before).unsigned_abs() as f64 - self.jitter) / 16.0;
         }
-        self.least_delay.put(now, delay, LEAST_DELAY_MEMORY);
+        self.min_delay.put(now, delay, BASE_DELAY_MEMORY);
         let is_newest = self.is_newest(sequence);
         let grace = match self.newest {
             Some(newest) if is_newest => idle.wrapping_sub(newest.idle),
@@ -92,8 +92,8 @@ impl Arrivals {
     }
 
     /// Sliding-window minimum of the delay, nanoseconds: the base delay plus the offset between the clocks.
-    pub(super) fn least_delay(&self) -> Option<i64> {
-        self.least_delay.get()
+    pub(super) fn min_delay(&self) -> Option<i64> {
+        self.min_delay.get()
     }
 
     /// Interarrival jitter (RFC 3550, section 6.4.1).

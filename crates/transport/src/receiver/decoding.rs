@@ -7,7 +7,7 @@ use crate::reassembly::Window;
 
 /// Next step for a complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum NextStep {
     /// Hand the frame to the decoder now.
     HandOut,
     /// Wait for the source state, an older frame, or room at the decoder.
@@ -29,7 +29,7 @@ struct Pending {
 pub(super) struct Decoding {
     /// Frames at the decoder, oldest first; the list is short.
     pending: Vec<Pending>,
-    most_pending: usize,
+    max_pending: usize,
     newest_decoded: Option<u32>,
     catalogue: Catalogue,
     keep: Keep,
@@ -38,11 +38,11 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
-    /// A decoder that holds at most `retained_states` states and works on at most `most_pending` frames.
-    pub(super) fn new(retained_states: usize, most_pending: usize) -> Self {
+    /// A decoder that holds at most `retained_states` states and works on at most `max_pending` frames.
+    pub(super) fn new(retained_states: usize, max_pending: usize) -> Self {
         Self {
             pending: Vec::new(),
-            most_pending,
+            max_pending,
             newest_decoded: None,
             catalogue: Catalogue::new(retained_states),
             keep: Keep::default(),
@@ -65,14 +65,14 @@ impl Decoding {
     }
 
     /// Next step for a complete frame, by the states of the last [`Self::find_needed`].
-    pub(super) fn turn(&self, frame: u32, source: StateId, target: StateId) -> Turn {
+    pub(super) fn turn(&self, frame: u32, source: StateId, target: StateId) -> NextStep {
         let is_needed = self.needed.contains(&target);
         if !is_needed && self.newest_decoded.is_some_and(|decoded| frame < decoded) {
-            return Turn::Superseded;
+            return NextStep::Superseded;
         }
         let in_turn = is_needed || self.pending.last().is_none_or(|newest| frame > newest.frame);
-        let has_room = self.pending.len() < self.most_pending;
-        if in_turn && has_room && self.catalogue.holds(source) { Turn::HandOut } else { Turn::Wait }
+        let has_room = self.pending.len() < self.max_pending;
+        if in_turn && has_room && self.catalogue.holds(source) { NextStep::HandOut } else { NextStep::Wait }
     }
 
     /// Records that the decoder received a frame.
@@ -108,7 +108,7 @@ impl Decoding {
     /// Releases states that the sender no longer needs, and evicts old ones beyond the bound. Returns the released
     /// states and the number of evicted entries; `None` if nothing changes.
     pub(super) fn sweep<P: Payload>(&mut self, window: &Window<P>) -> Option<(&[StateId], u64)> {
-        if !self.catalogue.is_untidy(self.keep) {
+        if !self.catalogue.needs_sweep(self.keep) {
             return None;
         }
         self.find_needed(window);

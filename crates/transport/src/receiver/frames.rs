@@ -1,7 +1,7 @@
 //! Hands out frames, drops them, and takes the verdicts of the owner.
 
 use super::Receiver;
-use super::decoding::Turn;
+use super::decoding::NextStep;
 use crate::payload::Payload;
 use crate::reassembly::{Frame, Stage};
 use crate::{DropReason, ReceiverEvent, StateId};
@@ -18,9 +18,9 @@ impl<P: Payload> Receiver<P> {
             let (number, source) = (frame.number, frame.source);
             last = Some(number);
             match self.decoding.turn(number, source, frame.target) {
-                Turn::HandOut => {}
-                Turn::Wait => continue,
-                Turn::Superseded => {
+                NextStep::HandOut => {}
+                NextStep::Wait => continue,
+                NextStep::Superseded => {
                     self.window.discard(number);
                     self.drop_frame(number, Stage::Complete, DropReason::Superseded);
                     continue;

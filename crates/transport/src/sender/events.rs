@@ -10,7 +10,7 @@ impl<P: Payload> Sender<P> {
     /// Emits the verdicts and releases of the states as events.
     #[inline]
     pub(super) fn emit_events(&mut self) {
-        if self.states.has_news() {
+        if self.states.has_changes() {
             self.emit_verdicts();
         }
     }

@@ -24,7 +24,7 @@ impl<P: Payload> Sender<P> {
         Ok(())
     }
 
-    /// Sets the number of consecutive sound frames per datagram, 1 to [`MOST_BUNDLED`](crate::MOST_BUNDLED); initially
+    /// Sets the number of consecutive sound frames per datagram, 1 to [`MAX_BUNDLED_FRAMES`](crate::MAX_BUNDLED_FRAMES); initially
     /// 1. The first frame of a datagram waits for the last one.
     pub fn set_sound_bundle(&mut self, frames: usize) {
         self.sound.set_bundle(frames);

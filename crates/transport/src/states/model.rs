@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{MOST_KNOWN, SentStates, Verdict};
+use super::{MAX_KNOWN_FRAMES, SentStates, Verdict};
 use crate::StateId;
 
 #[derive(Debug)]
@@ -273,7 +273,7 @@ impl Model {
             self.let_go(retained[victim]);
             self.evicted += 1;
         }
-        while self.frames.len() > self.bound.max(MOST_KNOWN) {
+        while self.frames.len() > self.bound.max(MAX_KNOWN_FRAMES) {
             let in_use = [self.base, self.reserved];
             let oldest = self.frames.keys().copied().find(|&frame| !in_use.contains(&Some(frame)));
             self.remove(oldest.expect("few are in use"));

@@ -15,7 +15,7 @@ const FLAG_CAPACITY: u8 = 2;
 pub(super) const KNOWN_FLAGS: u8 = FLAG_INTER_ARRIVAL | FLAG_CAPACITY;
 
 /// Largest encoded length of an estimate, bytes.
-pub(crate) const LONGEST_ESTIMATE: usize = 15;
+pub(crate) const MAX_ESTIMATE_BYTES: usize = 15;
 
 /// Bits in the head of a run, below its length.
 const RUN_OF_SOUND: u64 = 1;

@@ -4,7 +4,7 @@ use lockstep_units::Timestamp;
 
 use super::{DATA_HEADER, MAX_PAYLOAD, PARITY_FIELDS, Reader, WireError};
 use crate::StateId;
-use crate::parity::{MOST_PARITY, Parity};
+use crate::parity::{MAX_PARITY_FRAGMENTS, Parity};
 
 const FLAG_KEY_FRAME: u8 = 1;
 /// Bits for the number of doublings of the acknowledgement interval.
@@ -106,7 +106,7 @@ impl Data {
             if flags & FLAG_PARITY != 0 { Some(Parity { count: reader.u16()?, last: reader.u16()? }) } else { None };
         let its_places = match parity {
             None => 0..fragments,
-            Some(parity) if fragments > 0 && parity.count <= MOST_PARITY => {
+            Some(parity) if fragments > 0 && parity.count <= MAX_PARITY_FRAGMENTS => {
                 fragments..fragments.saturating_add(parity.count)
             }
             Some(_) => 0..0,

@@ -6,7 +6,7 @@ use lockstep_units::Timestamp;
 
 use super::{MAX_PAYLOAD, Reader, WireError};
 use crate::payload::Payload;
-use crate::sound::{FURTHER_HEADER, MOST_BUNDLED};
+use crate::sound::{FURTHER_HEADER, MAX_BUNDLED_FRAMES};
 
 /// Length of the header of a sound datagram, bytes.
 pub const SOUND_HEADER: usize = 32;
@@ -31,7 +31,7 @@ pub struct Sound<P = Vec<u8>> {
     pub idle: u32,
     /// Coded sound, at most [`MAX_PAYLOAD`] bytes; empty in silence.
     pub payload: P,
-    /// Further frames, each captured 20 ms after the one before; at most [`MOST_BUNDLED`] with the first. On narrow
+    /// Further frames, each captured 20 ms after the one before; at most [`MAX_BUNDLED_FRAMES`] with the first. On narrow
     /// paths, a datagram per frame would have more header than sound.
     pub further: Vec<P>,
 }
@@ -39,7 +39,7 @@ pub struct Sound<P = Vec<u8>> {
 impl<P: Payload> Sound<P> {
     /// Length of the first frame, and of the further ones with their length fields.
     pub(crate) fn length(&self) -> usize {
-        let further = self.further.iter().take(MOST_BUNDLED - 1);
+        let further = self.further.iter().take(MAX_BUNDLED_FRAMES - 1);
         let further = further.map(|next| FURTHER_HEADER + next.length().min(MAX_PAYLOAD)).sum::<usize>();
         self.payload.length().min(MAX_PAYLOAD) + further
     }
@@ -53,7 +53,7 @@ impl Sound {
         out.extend(self.sent_at.as_micros().to_be_bytes());
         out.extend(u32::try_from(self.age.as_micros()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend(self.idle.to_be_bytes());
-        let further = &self.further[..self.further.len().min(MOST_BUNDLED - 1)];
+        let further = &self.further[..self.further.len().min(MAX_BUNDLED_FRAMES - 1)];
         out.extend((payload.len() as u16 | (further.len() as u16) << LENGTH_BITS).to_be_bytes());
         out.extend_from_slice(payload);
         for next in further {
@@ -71,7 +71,7 @@ impl Sound {
         let idle = reader.u32()?;
         let field = reader.u16()?;
         let count = usize::from(field >> LENGTH_BITS);
-        if count >= MOST_BUNDLED {
+        if count >= MAX_BUNDLED_FRAMES {
             return Err(WireError::Frames(count + 1));
         }
         let take = |reader: &mut Reader<'_>, length: usize| {

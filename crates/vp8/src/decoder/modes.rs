@@ -6,8 +6,8 @@ use crate::header::FrameHeader;
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame, SubblockMode};
 use crate::motion_vector::{MotionVector, VectorBounds};
 use crate::neighbours::{
-    NearVectors, SignBiases, find_near_vectors, first_subblock, key_subblock_probabilities, partition_vector_context,
-    vectors_beside,
+    NearVectors, SignBiases, find_near_vectors, first_subblock, key_subblock_probabilities, neighbouring_vectors,
+    partition_vector_context,
 };
 use crate::tables::{
     CHROMA_MODE_TREE, DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES,
@@ -198,7 +198,7 @@ impl ModeReader<'_, '_> {
         let layout = &PARTITION_LAYOUTS[usize::from(info.partitioning)];
         for partition in 0..PARTITION_COUNTS[usize::from(info.partitioning)] {
             let first = first_subblock(info.partitioning, partition);
-            let [left_vector, above_vector] = vectors_beside(first, &info.subblock_vectors, above, left);
+            let [left_vector, above_vector] = neighbouring_vectors(first, &info.subblock_vectors, above, left);
             let context = partition_vector_context(left_vector, above_vector);
             let vector = match self.reader.read_tree(&PARTITION_VECTOR_TREE, &PARTITION_VECTOR_PROBABILITIES[context]) {
                 0 => left_vector,

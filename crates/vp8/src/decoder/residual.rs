@@ -248,5 +248,5 @@ fn read_magnitude(reader: &mut BoolDecoder<'_>, p: &[u8; 11]) -> i32 {
     for &probability in CATEGORY_PROBABILITIES[category] {
         extra = extra << 1 | i32::from(reader.read_bool(probability));
     }
-    CATEGORY_BASES[category] + extra
+    i32::from(CATEGORY_BASES[category]) + extra
 }

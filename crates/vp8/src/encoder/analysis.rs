@@ -13,7 +13,7 @@ use super::decisions::step;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::{intra_estimate, intra_prediction};
 use super::macroblock_motion::{INTRA_SATD, MacroblockMotion, NOT_FOUND};
-use super::parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
+use super::parameters::{FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
 use super::picture_motion::PictureSearch;
 use super::size_model::{CoefficientHistogram, ResidualCount};
 use super::source::Source;
@@ -123,7 +123,7 @@ impl Analysis {
     /// The first call transforms the picture; further calls are nearly free.
     #[must_use]
     pub fn predict_size(&self, quantizer: u8) -> usize {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         self.histogram.get_or_init(|| self.count_coefficients()).predict(quantizer, self.key_frame)
     }
 
@@ -214,7 +214,7 @@ impl Analysis {
     /// time. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn estimate_size(&self, quantizer: u8) -> usize {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         let (mut count, negligible) = (ResidualCount::new(quantizer), coarseness(quantizer));
         let mut prediction = [0u8; 256];
         for at in 0..self.layout.columns * self.layout.rows {

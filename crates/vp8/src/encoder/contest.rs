@@ -69,12 +69,12 @@ impl Contest {
     }
 
     /// Makes the next trial the best without coding it. The caller knows that its residual quantizes to zero.
-    pub(super) fn leave_empty(&mut self, costs: &Costs<'_>, place: &Place) {
+    pub(super) fn code_empty(&mut self, costs: &Costs<'_>, place: &Place) {
         if cfg!(debug_assertions) {
             self.next.code(costs, place, Levels::Rounded);
             assert!(self.next.quantizes_to_zero, "the residual does not quantize to zero");
         }
-        self.next.leave_empty();
+        self.next.code_empty();
         std::mem::swap(&mut self.next, &mut self.best);
     }
 

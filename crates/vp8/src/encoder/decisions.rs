@@ -33,7 +33,7 @@ impl Decisions {
 
     /// Whether macroblock `at` with the same prediction surely quantizes to zero with `quantizers`. This holds if it
     /// was inside the dead zones and those are no narrower now.
-    pub(super) fn leave_empty(&self, at: usize, quantizers: &FrameQuantizers) -> bool {
+    pub(super) fn code_empty(&self, at: usize, quantizers: &FrameQuantizers) -> bool {
         self.macroblocks.quantizes_to_zero[at] && self.dead_zones.lie_in(&quantizers.dead_zones())
     }
 }

@@ -22,7 +22,7 @@ use super::decisions::{Decisions, step};
 use super::encoded::Encoded;
 use super::frame_encoder::{code_macroblocks, finish};
 use super::frame_quantizers::rounding_of;
-use super::parameters::MAXIMUM_QUANTIZER;
+use super::parameters::MAX_QUANTIZER;
 use super::steering::{Cost, Plan, Steering};
 
 /// A frame with at least this share of the budget is not coded again.
@@ -122,7 +122,7 @@ impl<'a> Fitting<'a> {
             return self.pass_after(&last, budget);
         }
         let first = self.first.unwrap_or_else(|| coarsest_of(&self.analysis, budget as f64));
-        self.plain(first.min(MAXIMUM_QUANTIZER))
+        self.plain(first.min(MAX_QUANTIZER))
     }
 
     /// Whether another pass cannot improve the result for `budget`. This holds in three cases:
@@ -132,7 +132,7 @@ impl<'a> Fitting<'a> {
     #[must_use]
     pub fn is_filled(&self, budget: usize) -> bool {
         let filled = |&(quantizer, size): &(u8, usize)| quantizer == 0 || size as f64 >= FILLED * budget as f64;
-        let too_large = |&&(quantizer, size): &&(u8, usize)| quantizer == MAXIMUM_QUANTIZER && size > budget;
+        let too_large = |&&(quantizer, size): &&(u8, usize)| quantizer == MAX_QUANTIZER && size > budget;
         self.coded.iter().filter(|&&(_, size)| size <= budget).any(filled)
             || self.coded.iter().filter(too_large).count() > 1
     }
@@ -197,12 +197,12 @@ impl<'a> Fitting<'a> {
 
     /// Codes the frame at a quantizer that is expected to be well within `budget`, after all passes exceeded it.
     fn safe_pass(&mut self, budget: usize) -> Encoded {
-        let quantizer = self.too_fine(budget).map_or(MAXIMUM_QUANTIZER, |(quantizer, size)| {
+        let quantizer = self.too_fine(budget).map_or(MAX_QUANTIZER, |(quantizer, size)| {
             let scale = size as f64 / self.analysis.predict_size(quantizer) as f64;
             let expected = coarsest_of(&self.analysis, SAFE_AIM * budget as f64 / scale);
             let excess = log2(size as f64 / budget.max(1) as f64);
             let enough = f64::from(quantizer) + SAFE_INDICES.0 + SAFE_INDICES.1 * excess;
-            expected.min(enough as u8).max(quantizer.saturating_add(2)).min(MAXIMUM_QUANTIZER)
+            expected.min(enough as u8).max(quantizer.saturating_add(2)).min(MAX_QUANTIZER)
         });
         self.plain(quantizer)
     }
@@ -232,7 +232,7 @@ impl<'a> Fitting<'a> {
                 let scale = last.size as f64 / self.analysis.predict_size(last.quantizer) as f64;
                 let expected = coarsest_of(&self.analysis, target / scale.clamp(TRUSTED_SCALES.0, TRUSTED_SCALES.1));
                 if fine.is_some() {
-                    expected.max(last.quantizer.saturating_add(1)).min(MAXIMUM_QUANTIZER)
+                    expected.max(last.quantizer.saturating_add(1)).min(MAX_QUANTIZER)
                 } else {
                     expected.min(last.quantizer.saturating_sub(1))
                 }
@@ -243,7 +243,7 @@ impl<'a> Fitting<'a> {
 
 /// The coarsest quantizer with a predicted size of at least `wanted` bytes.
 fn coarsest_of(analysis: &Analysis, wanted: f64) -> u8 {
-    (1..=MAXIMUM_QUANTIZER).take_while(|&quantizer| analysis.predict_size(quantizer) as f64 >= wanted).count() as u8
+    (1..=MAX_QUANTIZER).take_while(|&quantizer| analysis.predict_size(quantizer) as f64 >= wanted).count() as u8
 }
 
 /// Binary logarithm, linear between powers of two: accurate enough for interpolation, and equal on every platform.
@@ -255,7 +255,7 @@ fn log2(value: f64) -> f64 {
 /// Rounding at which a key frame at `quantizer` has a predicted size of `wanted` bytes. Also returns the relative
 /// decrease of its size per 1/128 of a step.
 fn key_rounding(analysis: &Analysis, quantizer: u8, wanted: f64, usual: f64) -> (f64, f64) {
-    let finer = quantizer.min(MAXIMUM_QUANTIZER - 1);
+    let finer = quantizer.min(MAX_QUANTIZER - 1);
     let [here, next] = [finer, finer + 1].map(|index| f64::from(step(index)));
     // The rounding at which the finer quantizer zeroes as many coefficients as the coarser one.
     let change = (128.0 - usual) * (next - here) / here;
@@ -297,13 +297,13 @@ impl Analysis {
         while frames.len() < PASSES && !fitting.is_filled(budget) {
             frames.push(fitting.pass(budget));
         }
-        let coarsest_tried = fitting.coded.iter().any(|&(quantizer, _)| quantizer == MAXIMUM_QUANTIZER);
+        let coarsest_tried = fitting.coded.iter().any(|&(quantizer, _)| quantizer == MAX_QUANTIZER);
         if !fitting.fits(budget) && !coarsest_tried {
             frames.push(fitting.safe_pass(budget));
         }
         if !fitting.fits(budget) {
             // A recording pass evaluates alternatives and can differ slightly, so this frame may be smaller.
-            frames.push(self.encode(MAXIMUM_QUANTIZER));
+            frames.push(self.encode(MAX_QUANTIZER));
         }
         let fits = |encoded: &Encoded| encoded.frame.len() <= budget;
         if !frames.iter().any(fits) {

@@ -15,7 +15,7 @@ use super::header_writer::write_frame;
 use super::loop_filter_level::{choose_level, level_from};
 use super::mode_counts::ModeCounts;
 use super::mode_decision::{decide, decide_again};
-use super::parameters::MAXIMUM_QUANTIZER;
+use super::parameters::MAX_QUANTIZER;
 use super::steering::Steering;
 use crate::header::{
     FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices, Segmentation,
@@ -32,17 +32,17 @@ impl Analysis {
     /// Encodes the picture with `quantizer`. Values above 127 count as 127.
     #[must_use]
     pub fn encode(&self, quantizer: u8) -> Encoded {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         let (encoded, decisions) = finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None);
         self.arena.macroblocks().give_back(decisions.macroblocks.infos);
         encoded
     }
 
     /// [`Analysis::encode`] that also returns the decisions, for candidates of other quantizers
-    /// ([`Analysis::encode_beside`]).
+    /// ([`Analysis::encode_reusing`]).
     #[must_use]
     pub fn encode_first(&self, quantizer: u8) -> (Encoded, Decisions) {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None)
     }
 
@@ -59,8 +59,8 @@ impl Analysis {
     /// # Panics
     /// If `first` visibly belongs to another picture: the frame kind or the number of macroblocks differs.
     #[must_use]
-    pub fn encode_beside(&self, quantizer: u8, first: &Decisions) -> Encoded {
-        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+    pub fn encode_reusing(&self, quantizer: u8, first: &Decisions) -> Encoded {
+        let quantizer = quantizer.min(MAX_QUANTIZER);
         if !first.serve(quantizer) {
             return self.encode(quantizer);
         }
@@ -77,7 +77,7 @@ impl Analysis {
     }
 
     /// Encodes one candidate per quantizer. The first one equals [`Analysis::encode`]; the others reuse its decisions
-    /// ([`Analysis::encode_beside`]).
+    /// ([`Analysis::encode_reusing`]).
     #[must_use]
     pub fn menu(&self, quantizers: &[u8]) -> Vec<Encoded> {
         let Some((&first, others)) = quantizers.split_first() else { return Vec::new() };
@@ -86,7 +86,7 @@ impl Analysis {
         }
         let (first, decisions) = self.encode_first(first);
         let mut candidates = vec![first];
-        candidates.extend(others.iter().map(|&quantizer| self.encode_beside(quantizer, &decisions)));
+        candidates.extend(others.iter().map(|&quantizer| self.encode_reusing(quantizer, &decisions)));
         self.arena.macroblocks().give_back(decisions.macroblocks.infos);
         candidates
     }

@@ -5,8 +5,8 @@
 use super::motion::Displacement;
 
 /// Limits of the motion: a share of the picture's size (1/6), and a number of samples.
-const MOST_SHARE: usize = 6;
-const MOST: usize = 160;
+const MIN_PICTURE_MULTIPLE: usize = 6;
+const MAX_MOTION_SAMPLES: usize = 160;
 /// A shift counts only if its difference is below 5/8 of the difference without motion.
 const BETTER: (u64, u64) = (5, 8);
 
@@ -53,7 +53,7 @@ fn slopes(sums: &[u32], count: usize) -> Vec<i32> {
 
 /// The shift at which the middle of `now` matches `before` best.
 fn shift(now: &[i32], before: &[i32]) -> i32 {
-    let most = (now.len() / MOST_SHARE).min(MOST);
+    let most = (now.len() / MIN_PICTURE_MULTIPLE).min(MAX_MOTION_SAMPLES);
     let middle = &now[most..now.len() - most];
     // The difference, or any value of at least `bound`. No overflow: 16384 pairs differ by at most 8160 each.
     let difference = |by: i32, bound: u32| -> u32 {

@@ -15,7 +15,7 @@ use crate::header::{FrameHeader, FrameTag, Inherited, LoopFilterDeltas, START_CO
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 use crate::motion_vector::MotionVector;
 use crate::neighbours::{
-    NearVectors, first_subblock, key_subblock_probabilities, partition_vector_context, vectors_beside,
+    NearVectors, first_subblock, key_subblock_probabilities, neighbouring_vectors, partition_vector_context,
 };
 use crate::tables::{
     DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_PROBABILITIES,
@@ -252,7 +252,7 @@ fn write_split(
     write_path(writer, PARTITIONING_PATHS[partitioning], &PARTITIONING_PROBABILITIES);
     for (partition, &source) in sources.iter().enumerate().take(PARTITION_COUNTS[partitioning]) {
         let block = first_subblock(info.partitioning, partition);
-        let [left, above] = vectors_beside(block, &info.subblock_vectors, above, left);
+        let [left, above] = neighbouring_vectors(block, &info.subblock_vectors, above, left);
         let context = partition_vector_context(left, above);
         write_path(writer, partition_path(source), &PARTITION_VECTOR_PROBABILITIES[context]);
         if source == PartitionVector::New {

@@ -13,7 +13,7 @@ use super::subblock_modes::{Judged, SubblockEdges, judge};
 use super::trial::Place;
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
-use crate::neighbours::subblock_modes_beside;
+use crate::neighbours::neighbouring_subblock_modes;
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
 
 /// Number of modes per subblock that the quality preset codes completely before it chooses one.
@@ -165,7 +165,7 @@ fn choose_subblocks(
         let original = source.at(16 * place.column + x, 16 * place.row + y);
         let at = SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE + x;
         if analysis.key_frame {
-            let [above, left] = subblock_modes_beside(block, &info, above, left);
+            let [above, left] = neighbouring_subblock_modes(block, &info, above, left);
             mode_bits = &KEY_SUBBLOCK_COSTS[above as usize][left as usize];
             weighed_bits = weighed(mode_bits);
         }

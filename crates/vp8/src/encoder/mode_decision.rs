@@ -125,7 +125,7 @@ pub(super) fn decide_again<'c>(
     let at = place.row * analysis.layout.columns + place.column;
     let info = &kept.macroblocks.infos[at];
     let reference = analysis.references.iter().find(|(kind, _)| *kind == info.reference);
-    let empty = kept.leave_empty(at, &costs.quantizers);
+    let empty = kept.code_empty(at, &costs.quantizers);
     let kept =
         reference.is_some_and(|(_, reference)| keep_inter(costs, canvas, place, info, reference, empty, contest));
     if analysis.key_frame {
@@ -169,7 +169,7 @@ fn keep_inter(
     }
     next.predict_inter(reference, place);
     if empty {
-        contest.leave_empty(costs, place);
+        contest.code_empty(costs, place);
     } else {
         contest.run(costs, place);
     }

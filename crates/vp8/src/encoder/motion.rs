@@ -65,7 +65,7 @@ pub(crate) struct WholeSampleSearch<'a, const W: usize, const H: usize> {
 }
 
 /// Largest number of starting points after the first, and number of positions that are evaluated at once.
-const MOST_STARTS: usize = 6;
+const MAX_STARTS: usize = 6;
 const TOGETHER: usize = 3;
 
 /// Result of a search.
@@ -140,7 +140,7 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     ) -> Found {
         let first = self.bounds.clamp(starts[0]);
         let mut best = self.found(first, first_sad.unwrap_or_else(|| self.sad_at(first)));
-        let mut others = [first; MOST_STARTS];
+        let mut others = [first; MAX_STARTS];
         let mut count = 0;
         for (index, &start) in starts.iter().enumerate().skip(1) {
             let start = self.bounds.clamp(start);

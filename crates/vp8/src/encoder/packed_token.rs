@@ -29,8 +29,6 @@ pub(crate) const END_OF_BLOCK: usize = 11;
 pub(crate) const FIRST_CATEGORY: usize = 5;
 /// Number of combinations of block type, band and context.
 pub(crate) const ROWS: usize = 4 * 8 * 3;
-/// Smallest magnitude of each category.
-pub(crate) const LEAST_MAGNITUDES: [u16; 6] = [5, 7, 11, 19, 35, 67];
 
 /// Upper bound of [`PackedToken::index`].
 pub(crate) const INDICES: usize = 1 << 12;

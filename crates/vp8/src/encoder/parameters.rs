@@ -1,6 +1,6 @@
 //! Parameters of the encoder.
 
-pub use crate::quantization::MAXIMUM_QUANTIZER;
+pub use crate::quantization::MAX_QUANTIZER;
 
 /// Parameters for encoding one picture.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,7 +12,7 @@ use super::trial::Place;
 use super::vector_coding::is_codable;
 use crate::macroblock::{LumaMode, MacroblockInfo};
 use crate::motion_vector::MotionVector;
-use crate::neighbours::{NearVectors, first_subblock, partition_vector_context, vectors_beside};
+use crate::neighbours::{NearVectors, first_subblock, neighbouring_vectors, partition_vector_context};
 use crate::tables::{PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES, PARTITIONING_PROBABILITIES};
 
 /// Partitionings: top and bottom halves, left and right halves, quarters, sixteenths (section 16.3).
@@ -108,7 +108,7 @@ fn sixteenths(
     let mut vectors = *from;
     let [above, left, _] = canvas.macroblocks.neighbours(place.column, place.row);
     for block in 0..16 {
-        let beside = vectors_beside(block, &vectors, above, left);
+        let beside = neighbouring_vectors(block, &vectors, above, left);
         let cost = |vector: MotionVector| {
             let (_, bits) = partition_vector(costs, vector, beside, near);
             costs.lagrangian.transformed(block_satd(costs, place, block, vector), bits)
@@ -177,7 +177,7 @@ fn split(
     let count = PARTITION_COUNTS[usize::from(partitioning)];
     for (partition, how) in partition_vectors.iter_mut().enumerate().take(count) {
         let block = first_subblock(partitioning, partition);
-        let beside = vectors_beside(block, vectors, above, left);
+        let beside = neighbouring_vectors(block, vectors, above, left);
         let (source, cost) = partition_vector(costs, vectors[block], beside, near);
         let (dy, dx) = vectors[block].difference(near.best);
         if source == PartitionVector::New && !is_codable(dy, dx) {

@@ -3,9 +3,9 @@
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
 use super::packed_token::{
-    BlockKind, END_OF_BLOCK, FIRST_CATEGORY, INDICES, LEAST_MAGNITUDES, PackedToken, ROWS, TOKENS, row_of, token_of,
+    BlockKind, END_OF_BLOCK, FIRST_CATEGORY, INDICES, PackedToken, ROWS, TOKENS, row_of, token_of,
 };
-use crate::tables::COEFFICIENT_UPDATE_PROBABILITIES;
+use crate::tables::{CATEGORY_BASES, CATEGORY_PROBABILITIES, COEFFICIENT_UPDATE_PROBABILITIES};
 
 /// Coefficient probabilities by block type, band, context and tree node.
 pub(crate) type CoefficientProbabilities = [[[[u8; 11]; 3]; 8]; 4];
@@ -31,16 +31,6 @@ const PATHS: [&[(usize, bool)]; TOKENS] = {
     ]
 };
 
-/// Probabilities of the extra bits of each category.
-const EXTRA_BITS: [&[u8]; 6] = [
-    &[159],
-    &[165, 145],
-    &[173, 148, 140],
-    &[176, 155, 140, 135],
-    &[180, 157, 141, 134, 130],
-    &[254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129],
-];
-
 /// Cost of the sign and extra bits of a coefficient with this magnitude.
 const fn extra_cost(magnitude: u16) -> u32 {
     if magnitude == 0 {
@@ -49,8 +39,9 @@ const fn extra_cost(magnitude: u16) -> u32 {
     let token = token_of(magnitude);
     let mut cost = BIT;
     if token >= FIRST_CATEGORY {
-        let (least, probabilities) = (LEAST_MAGNITUDES[token - FIRST_CATEGORY], EXTRA_BITS[token - FIRST_CATEGORY]);
-        let extra = magnitude - least;
+        let category = token - FIRST_CATEGORY;
+        let probabilities = CATEGORY_PROBABILITIES[category];
+        let extra = magnitude - CATEGORY_BASES[category];
         let mut bit = 0;
         while bit < probabilities.len() {
             let set = (extra >> (probabilities.len() - 1 - bit)) & 1 == 1;
@@ -239,8 +230,8 @@ impl TokenBuffer {
                 }
                 if token >= FIRST_CATEGORY {
                     let category = token - FIRST_CATEGORY;
-                    let extra = packed.magnitude() - usize::from(LEAST_MAGNITUDES[category]);
-                    let probabilities = EXTRA_BITS[category];
+                    let extra = packed.magnitude() - usize::from(CATEGORY_BASES[category]);
+                    let probabilities = CATEGORY_PROBABILITIES[category];
                     for (bit, &probability) in probabilities.iter().enumerate() {
                         writer.write(extra >> (probabilities.len() - 1 - bit) & 1 == 1, probability);
                     }

@@ -16,25 +16,25 @@ use crate::neighbours::NearVectors;
 
 /// Weight of a residual's bits in the decision to drop the residual, in 1/64.
 ///
-/// The weight is `MENDING_BITS` for a residual that corrects nothing. It decreases by `MENDING_RELIEF` times the share
-/// of the error that the residual corrects, down to `MENDING_LEAST`. An error that is corrected now need not be
+/// The weight is `CORRECTION_BITS` for a residual that corrects nothing. It decreases by `CORRECTION_RELIEF` times the share
+/// of the error that the residual corrects, down to `CORRECTION_MIN_BITS`. An error that is corrected now need not be
 /// corrected in later frames. This holds for lost detail, which a few large coefficients restore. It does not hold for
 /// noise, since coefficients capture little of it. With equal weights, lost detail stays lost and pictures fade.
 /// `lab: 2026-11-notes-vp8`.
-const MENDING_BITS: u32 = 48;
+const CORRECTION_BITS: u32 = 48;
 /// The first of these constants for the quality preset. `lab: 2026-11-notes-vp8`.
-const QUALITY_MENDING_BITS: u32 = 64;
-const MENDING_RELIEF: u32 = 120;
-const MENDING_LEAST: u32 = 2;
+const QUALITY_CORRECTION_BITS: u32 = 64;
+const CORRECTION_RELIEF: u32 = 120;
+const CORRECTION_MIN_BITS: u32 = 2;
 
 /// Weighted `bits` of a residual that reduces a squared `error` by `gain`.
 fn mending_bits(bits: u32, gain: u32, error: u32, preset: Preset) -> u32 {
-    let relief = (u64::from(gain) * u64::from(MENDING_RELIEF) / u64::from(error.max(1))) as u32;
+    let relief = (u64::from(gain) * u64::from(CORRECTION_RELIEF) / u64::from(error.max(1))) as u32;
     let most = match preset {
-        Preset::RealTime => MENDING_BITS,
-        Preset::Quality => QUALITY_MENDING_BITS,
+        Preset::RealTime => CORRECTION_BITS,
+        Preset::Quality => QUALITY_CORRECTION_BITS,
     };
-    let share = most.saturating_sub(relief).max(MENDING_LEAST);
+    let share = most.saturating_sub(relief).max(CORRECTION_MIN_BITS);
     (u64::from(bits) * u64::from(share) / 64) as u32
 }
 
@@ -195,8 +195,8 @@ impl Trial {
             let usual = u64::from(DEFAULT_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
             let weighted = u64::from(mending_bits) * u64::from(costs.skip_weight) / usual;
-            let mended = costs.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
-            if skipped <= mended {
+            let corrected = costs.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
+            if skipped <= corrected {
                 self.cost = skipped;
                 residual.clear();
                 return;
@@ -216,7 +216,7 @@ impl Trial {
 
     /// [`Trial::code`] for an inter prediction whose coefficients are known to be inside the dead zones. The cost is
     /// zero and not comparable.
-    pub(crate) fn leave_empty(&mut self) {
+    pub(crate) fn code_empty(&mut self) {
         self.residual.clear();
         (self.coefficient_bits, self.worth, self.unrestored, self.quantizes_to_zero) = (0, u32::MAX, false, true);
         self.cost = 0;

@@ -8,7 +8,7 @@ use crate::tables::MOTION_VECTOR_UPDATE_PROBABILITIES;
 pub(crate) type VectorProbabilities = [[u8; 19]; 2];
 
 /// Largest magnitude of a component's difference, in quarter samples.
-pub(crate) const LARGEST_COMPONENT: i32 = 1023;
+pub(crate) const MAX_COMPONENT: i32 = 1023;
 
 const IS_LONG: usize = 0;
 const SIGN: usize = 1;
@@ -51,9 +51,9 @@ fn component_costs(p: &[u8; 19]) -> Vec<u16> {
     };
     // With a higher bit set, bit 3 is written. The cost of that higher bit is subtracted again.
     let low: [u32; 16] = std::array::from_fn(|low| cost_of(16 + low as i32).wrapping_sub(cost_of(16)));
-    let mut costs = Vec::with_capacity(LARGEST_COMPONENT as usize + 1);
+    let mut costs = Vec::with_capacity(MAX_COMPONENT as usize + 1);
     costs.extend((0..16).map(|magnitude| cost_of(magnitude) as u16));
-    for high in (16..=LARGEST_COMPONENT).step_by(16) {
+    for high in (16..=MAX_COMPONENT).step_by(16) {
         let high = cost_of(high);
         // Wrapping, because the four lowest bits may cost less than zeros.
         costs.extend(low.iter().map(|&low| high.wrapping_add(low) as u16));
@@ -76,7 +76,7 @@ impl VectorCosts {
     /// Cost of a difference in quarter samples. A difference that cannot be coded costs as much as the largest one.
     #[inline]
     pub(crate) fn of(&self, vertical: i32, horizontal: i32) -> u32 {
-        let index = |value: i32| value.abs().min(LARGEST_COMPONENT) as usize;
+        let index = |value: i32| value.abs().min(MAX_COMPONENT) as usize;
         u32::from(self.costs[0][index(vertical)]) + u32::from(self.costs[1][index(horizontal)])
     }
 }
@@ -84,7 +84,7 @@ impl VectorCosts {
 /// Whether a difference can be coded.
 #[inline]
 pub(crate) fn is_codable(vertical: i32, horizontal: i32) -> bool {
-    vertical.abs() <= LARGEST_COMPONENT && horizontal.abs() <= LARGEST_COMPONENT
+    vertical.abs() <= MAX_COMPONENT && horizontal.abs() <= MAX_COMPONENT
 }
 
 /// Writes a difference.
@@ -166,7 +166,7 @@ mod tests {
     fn cost_of_a_magnitude_matches_its_booleans() {
         for p in &DEFAULT_MOTION_VECTOR_PROBABILITIES {
             let costs = component_costs(p);
-            assert_eq!(costs.len(), LARGEST_COMPONENT as usize + 1);
+            assert_eq!(costs.len(), MAX_COMPONENT as usize + 1);
             for (magnitude, cost) in costs.into_iter().enumerate() {
                 let mut expected = 0;
                 component(magnitude as i32, |index, bit| {
@@ -183,7 +183,7 @@ mod tests {
         let costs = VectorCosts::new(&probabilities);
         let mut writer = BoolEncoder::with_capacity(0);
         let mut cost = 0;
-        for value in -LARGEST_COMPONENT..=LARGEST_COMPONENT {
+        for value in -MAX_COMPONENT..=MAX_COMPONENT {
             write(&mut writer, value, -value, &probabilities);
             cost += costs.of(value, -value);
         }
@@ -191,7 +191,7 @@ mod tests {
         let (bits, expected) = (8.0 * bytes.len() as f64, f64::from(cost) / 256.0);
         assert!((bits - expected).abs() < expected / 20.0, "{bits} bits, expected {expected}");
         let mut decoder = BoolDecoder::new(&bytes);
-        for value in -LARGEST_COMPONENT..=LARGEST_COMPONENT {
+        for value in -MAX_COMPONENT..=MAX_COMPONENT {
             assert_eq!(read(&mut decoder, &probabilities[0]), value);
             assert_eq!(read(&mut decoder, &probabilities[1]), -value);
         }

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use super::{Contents, References, State};
 use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
-use crate::picture::MAXIMUM_DIMENSION;
+use crate::picture::MAX_DIMENSION;
 use crate::probabilities::Probabilities;
-use crate::quantization::MAXIMUM_QUANTIZER;
+use crate::quantization::MAX_QUANTIZER;
 use crate::state_error::StateError;
 
 const FORM: [u8; 5] = *b"LSV8\x02";
@@ -87,7 +87,7 @@ impl State {
                 bytes.extend_from_slice(row);
             }
         }
-        bytes.extend(self.hash().to_le_bytes());
+        bytes.extend(self.id().to_le_bytes());
         bytes
     }
 
@@ -104,7 +104,7 @@ impl State {
         let shown = reader.flag("shown flag")?;
         let has_references = reader.flag("references flag")?;
         let quantizer = reader.byte()?;
-        if quantizer > MAXIMUM_QUANTIZER {
+        if quantizer > MAX_QUANTIZER {
             return Err(StateError::Field("quantizer"));
         }
         let mut contents = read_parameters(&mut reader)?;
@@ -128,7 +128,7 @@ impl State {
             return Err(StateError::Excess(reader.rest.len()));
         }
         let state = Self::new(contents);
-        let actual = state.hash();
+        let actual = state.id();
         if actual == expected { Ok(state) } else { Err(StateError::Hash { expected, actual }) }
     }
 }
@@ -141,7 +141,7 @@ fn read_parameters(reader: &mut Reader<'_>) -> Result<Contents, StateError> {
         horizontal_scale: reader.byte()?,
         vertical_scale: reader.byte()?,
     };
-    if size.width > MAXIMUM_DIMENSION || size.height > MAXIMUM_DIMENSION {
+    if size.width > MAX_DIMENSION || size.height > MAX_DIMENSION {
         return Err(StateError::Field("size"));
     }
     if size.horizontal_scale > 3 || size.vertical_scale > 3 {

@@ -57,7 +57,7 @@ impl Contents {
             altref_sign_bias: header.references.altref_sign_bias,
             shown: tag.shown,
             quantizer: header.quantizer.base,
-            hash: Default::default(),
+            id: Default::default(),
         })
     }
 }

@@ -16,7 +16,7 @@ pub const LEVELS: [f64; 5] = [0.1, 0.25, 0.4, 0.55, 0.75];
 pub const FORECAST: usize = HORIZONS.len() * LEVELS.len();
 
 /// Added to the ratio before the logarithm, so that a ratio of zero is defined.
-const LEAST_RATIO: f64 = 0.02;
+const RATIO_OFFSET: f64 = 0.02;
 /// Bounds of the logarithm.
 const BOUNDS: (f64, f64) = (-3.9, 3.0);
 
@@ -36,11 +36,11 @@ impl Basis {
 
     /// The model output that means `bytes` until `horizon`.
     pub fn output_for(&self, horizon: f64, bytes: f64) -> f64 {
-        log(bytes.max(0.0) / self.expected(horizon) + LEAST_RATIO).clamp(BOUNDS.0, BOUNDS.1)
+        log(bytes.max(0.0) / self.expected(horizon) + RATIO_OFFSET).clamp(BOUNDS.0, BOUNDS.1)
     }
 
     fn bytes(&self, horizon: f64, output: f64) -> f64 {
-        (exp(output.clamp(BOUNDS.0, BOUNDS.1)) - LEAST_RATIO).max(0.0) * self.expected(horizon)
+        (exp(output.clamp(BOUNDS.0, BOUNDS.1)) - RATIO_OFFSET).max(0.0) * self.expected(horizon)
     }
 }
 

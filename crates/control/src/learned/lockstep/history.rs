@@ -10,7 +10,7 @@ use libm::{exp, log, log1p};
 use lockstep_transport::AcknowledgedFragment;
 
 use crate::PathView;
-use crate::sprout::Outlook;
+use crate::sprout::SproutView;
 
 use averages::{Losses, Rate, Weights};
 use mean_rates::MeanRates;
@@ -72,7 +72,7 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
 ];
 
 /// Lower bound of a frame's transmission time, seconds: the resolution of clocks and schedulers.
-const LEAST_PASSAGE: f64 = 0.004;
+const MIN_TRANSMISSION_SECONDS: f64 = 0.004;
 /// Bound of observations in both directions.
 const LARGEST: f64 = 4.0;
 
@@ -166,33 +166,33 @@ impl History {
     }
 
     /// The observation of the path with Sprout's view of it. `given` are the bytes that the last picture was given.
-    pub fn observe(&mut self, path: &PathView<'_>, outlook: &Outlook, given: f64) -> [f32; OBSERVED] {
+    pub fn observe(&mut self, path: &PathView<'_>, sprout_view: &SproutView, given: f64) -> [f32; OBSERVED] {
         let at = path.now;
         let now = at.as_secs_f64();
         if self.began_at.is_none() {
             (self.began_at, self.at) = (Some(now), now);
         }
         let elapsed = now - self.at;
-        self.mean_rates.put(at, elapsed, outlook.mean_rate);
+        self.mean_rates.put(at, elapsed, sprout_view.mean_rate);
         self.advance(now, elapsed);
-        self.values(path, outlook, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
+        self.values(path, sprout_view, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
     }
 
-    fn values(&self, path: &PathView<'_>, outlook: &Outlook, given: f64) -> [f64; OBSERVED] {
+    fn values(&self, path: &PathView<'_>, sprout_view: &SproutView, given: f64) -> [f64; OBSERVED] {
         let now = path.now.as_secs_f64();
         let [arrivals, sendings] = [&self.arrivals, &self.sendings].map(|rate| rate.averages.get());
         let (waits, losses) = (self.waits.averages.get(), self.losses.averages.get());
-        let mean = outlook.mean_rate.max(1.0);
+        let mean = sprout_view.mean_rate.max(1.0);
         let ratio = |rate: f64| log(rate.max(0.0) / mean + 0.05);
         let time = |seconds: f64| log1p(seconds.max(0.0) / 0.02);
         let a_picture = mean * self.pictures.interval;
-        let unknown = now - outlook.known_until;
+        let unknown = now - sprout_view.known_until;
         let former = self.mean_rates.former(mean);
         let (burst_bytes, burst_rate, passage_bytes, passage_rate) =
             path.last_burst.map_or((0.0, 0.0, 0.0, 0.0), |burst| {
                 let (all, later) = burst.bytes;
                 let arrival = burst.arrived_at.1.saturating_since(burst.arrived_at.0).as_secs_f64().max(1e-4);
-                let passage = burst.left_at.saturating_since(burst.sent_at).as_secs_f64().max(LEAST_PASSAGE);
+                let passage = burst.left_at.saturating_since(burst.sent_at).as_secs_f64().max(MIN_TRANSMISSION_SECONDS);
                 let carried = burst.carried.as_f64();
                 (all.as_f64(), later.as_f64() / arrival, carried, carried / passage)
             });
@@ -200,16 +200,16 @@ impl History {
         let age = now - self.began_at.unwrap_or(now);
         [
             log(mean / 150e3) / 2.0,
-            log(outlook.cautious_rate.max(1.0) / mean),
-            log(outlook.path_rate.max(1.0) / mean),
-            outlook.spread,
-            time(outlook.scatter_time),
+            log(sprout_view.cautious_rate.max(1.0) / mean),
+            log(sprout_view.path_rate.max(1.0) / mean),
+            sprout_view.spread,
+            time(sprout_view.scatter_time),
             time(unknown),
-            log1p(outlook.on_the_way / (mean * outlook.round_trip.max(1e-3))),
-            log(outlook.on_the_way / (mean * (unknown + 0.025)) + 0.05),
-            time(outlook.wait),
-            time(outlook.round_trip),
-            time(outlook.last_round_trip - outlook.round_trip),
+            log1p(sprout_view.bytes_in_flight / (mean * sprout_view.round_trip.max(1e-3))),
+            log(sprout_view.bytes_in_flight / (mean * (unknown + 0.025)) + 0.05),
+            time(sprout_view.wait),
+            time(sprout_view.round_trip),
+            time(sprout_view.last_round_trip - sprout_view.round_trip),
             time(now - self.feedback_at),
             time(self.pictures.interval),
             exp(-age / 2.0),
@@ -232,10 +232,10 @@ impl History {
             ratio(sendings[2]),
             ratio(burst_rate),
             log1p(burst_bytes / a_picture),
-            time(now - outlook.round_trip - self.left_at),
+            time(now - sprout_view.round_trip - self.left_at),
             time(self.pauses.mean),
             time(self.pauses.longest),
-            time(now - outlook.oldest_at - outlook.round_trip),
+            time(now - sprout_view.oldest_at - sprout_view.round_trip),
             log(self.pictures.last / a_picture + 0.05),
             log(given / a_picture + 0.05),
             log(former[0].max(1.0) / mean),

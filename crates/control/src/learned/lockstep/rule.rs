@@ -12,9 +12,9 @@ use crate::learned::shipped::Shipped;
 /// Number of fields in a rule.
 const COUNT: usize = 8;
 
-const fn field(name: &'static str, about: &'static str, unit: &'static str, least: f64, most: f64) -> Constant {
+const fn field(name: &'static str, about: &'static str, unit: &'static str, min: f64, max: f64) -> Constant {
     // The shipped model gives the default.
-    Constant { name, about, unit, default: f64::NAN, least, most, is_whole: false, lab: "2026-11-learning" }
+    Constant { name, about, unit, default: f64::NAN, min, max, is_whole: false, lab: "2026-11-learning" }
 }
 
 /// Fields of a rule.
@@ -65,7 +65,7 @@ pub struct Rule {
     pub shared: f64,
     /// Such bursts count only if the natural logarithm of the mean rate changes by at most this per second.
     pub shared_steady: f64,
-    /// Time by which nine of ten frames must be delivered, seconds. After a pause most paths are as fast as before, but
+    /// Time by which nine of ten frames must be delivered, seconds. After a pause max paths are as fast as before, but
     /// some are not. There a frame that is likely to arrive soon may take seconds (`docs/lab/2026-11-learning.md`, "The rule").
     pub latest: f64,
 }
@@ -117,16 +117,13 @@ impl Rule {
                 .ok_or_else(|| format!("expected FIELD=NUMBER in the rule, found `{}`", printable(part)))?;
             let place = FIELDS.iter().position(|known| known.name == name.trim());
             let place = place.ok_or_else(|| format!("a rule has no field `{}`", printable(name)))?;
-            let Constant { name, least, most, .. } = FIELDS[place];
+            let Constant { name, min, max, .. } = FIELDS[place];
             let text = text.trim();
             let number: f64 =
                 text.parse().map_err(|_| format!("expected a number in the rule, found `{}`", printable(text)))?;
-            if !(least..=most).contains(&number) {
+            if !(min..=max).contains(&number) {
                 // The number is printed as written: formatted, 1e300 would have 300 digits.
-                return Err(format!(
-                    "{name}={} in the rule: expected a number from {least} to {most}",
-                    printable(text)
-                ));
+                return Err(format!("{name}={} in the rule: expected a number from {min} to {max}", printable(text)));
             }
             *rule.field(place) = number;
         }

@@ -24,27 +24,29 @@ fn training_samples_contain_the_delivered_bytes() {
     // The test link carries no overhead, but training samples include it (56 bytes for most datagrams of 1,264). A
     // slightly faster path has the same effect.
     let known = Trace::constant(lockstep_units::Bitrate::from_kbps(1_060));
-    let mut controller = Lockstep::without_model(&setup()).with_lessons(known_path(&known));
+    let mut controller = Lockstep::without_model(&setup()).with_training_samples(known_path(&known));
     run(&plan, &mut controller, None);
-    let lessons = controller.take_lessons();
-    assert!((590..=600).contains(&lessons.len()), "one sample per picture: {}", lessons.len());
+    let training_samples = controller.take_training_samples();
+    assert!((590..=600).contains(&training_samples.len()), "one sample per picture: {}", training_samples.len());
     // Within half a second, a busy constant link delivers the filter's expectation.
-    let late: Vec<f32> = lessons[300..].iter().map(|lesson| lesson.right[3]).collect();
+    let late: Vec<f32> = training_samples[300..].iter().map(|sample| sample.outputs[3]).collect();
     let mean = late.iter().sum::<f32>() / late.len() as f32;
     assert!(mean.abs() < 0.15, "{mean}");
-    assert!(lessons.iter().all(|lesson| lesson.seen.iter().chain(&lesson.right).all(|value| value.is_finite())));
-    assert!(controller.take_lessons().is_empty());
+    assert!(
+        training_samples.iter().all(|sample| sample.seen.iter().chain(&sample.outputs).all(|value| value.is_finite()))
+    );
+    assert!(controller.take_training_samples().is_empty());
 }
 
 #[test]
 fn training_samples_show_an_outage_before_feedback() {
     let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
     let plan = Plan::new(trace);
-    let mut controller = Lockstep::without_model(&setup()).with_lessons(known_path(&plan.trace));
+    let mut controller = Lockstep::without_model(&setup()).with_training_samples(known_path(&plan.trace));
     run(&plan, &mut controller, None);
-    let lessons = controller.take_lessons();
-    let (before, at) = (&lessons[40], &lessons[59]);
-    assert!(before.right[0] - at.right[3] > 0.5, "{before:?} {at:?}");
+    let training_samples = controller.take_training_samples();
+    let (before, at) = (&training_samples[40], &training_samples[59]);
+    assert!(before.outputs[0] - at.outputs[3] > 0.5, "{before:?} {at:?}");
 }
 
 #[test]
@@ -149,7 +151,7 @@ fn rather_likely(least: [f64; HORIZONS.len()]) -> Present {
     });
     let output: Vec<f32> = output.chain([0.0; MODEL_STATE]).collect();
     let forecast = Forecast::of(&output, basis).unwrap();
-    Present { forecast, on_the_way: 500.0, sent: 0.0, unknown: 0.0 }
+    Present { forecast, bytes_in_flight: 500.0, sent: 0.0, unknown: 0.0 }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{mean, quantile};
 use lockstep_libvpx::{Decoder, Library};
-use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, MAXIMUM_QUANTIZER, Parameters, Picture, State, decode_in};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, MAX_QUANTIZER, Parameters, Picture, State, decode_in};
 
 use super::super::clip::Clip;
 use super::super::{Stopwatch, median};
@@ -122,7 +122,7 @@ pub(super) fn decoding(
             state = decode_in(&arena, &state, frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
             decoded += watch.seconds() - clock;
             let watch = Stopwatch::start();
-            states.push(black_box(state.hash()));
+            states.push(black_box(state.id()));
             hashed += watch.seconds() - clock;
         }
         hashing.push(hashed / decoded);
@@ -234,7 +234,7 @@ pub(super) fn fits(clip: &Clip, parameters: &Parameters) -> Fits {
             black_box(fitted.state.last_picture());
             fitting += watch.seconds();
             let size = fitted.frame.len();
-            if size > budget && analysis.encode(MAXIMUM_QUANTIZER).frame.len() <= budget {
+            if size > budget && analysis.encode(MAX_QUANTIZER).frame.len() <= budget {
                 over += 1;
             }
             fills.push(size as f64 / budget.max(1) as f64);

@@ -200,7 +200,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
-            aside!("lockstep: warning: {error}; only our own codec is measured");
+            eprint_line!("lockstep: warning: {error}; only our own codec is measured");
             None
         }
     };
@@ -231,7 +231,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     report::print(&report);
     if let Some(path) = &arguments.json {
         write_json(path, &report)?;
-        say!("\nnumbers in {}", path.display());
+        print_line!("\nnumbers in {}", path.display());
     }
     Ok(())
 }

@@ -278,7 +278,7 @@ pub(super) fn shown(value: Option<f64>, unit: &str) -> String {
 
 pub(super) fn print(report: &BenchReport) {
     for clip in &report.clips {
-        say!("{}, {} x {}, {} pictures of {}", clip.name, clip.width, clip.height, clip.pictures, clip.clip);
+        print_line!("{}, {} x {}, {} pictures of {}", clip.name, clip.width, clip.height, clip.pictures, clip.clip);
         for row in &clip.comparisons {
             let rates = |rates: &BTreeMap<&'static str, Option<f64>>| {
                 let shown = ["coarse", "fine"].map(|set| shown(rates.get(set).copied().flatten(), "%"));
@@ -286,10 +286,10 @@ pub(super) fn print(report: &BenchReport) {
             };
             let pair = format!("{} against {}", row.ours, row.against);
             let (psnr, ssim) = (rates(&row.bd_rate_psnr), rates(&row.bd_rate_ssim));
-            say!("  {pair:<42} BD-rate PSNR {psnr}   SSIM {ssim}   speed {:.2}x", row.speed_ratio);
+            print_line!("  {pair:<42} BD-rate PSNR {psnr}   SSIM {ssim}   speed {:.2}x", row.speed_ratio);
         }
     }
-    say!("\n{:<72}{:>12}{:>12}   {:<22}reached", "aim", "median", "worst", "on");
+    print_line!("\n{:<72}{:>12}{:>12}   {:<22}reached", "aim", "median", "worst", "on");
     for aim in &report.aims {
         let (median, worst) = (shown(aim.median, aim.unit), shown(aim.worst, aim.unit));
         let reached = match (aim.reached, &aim.unknown_clip) {
@@ -298,7 +298,11 @@ pub(super) fn print(report: &BenchReport) {
             (None, Some(_)) => "not known",
             (None, None) => "not measured",
         };
-        say!("{:<72}{median:>12}{worst:>12}   {:<22}{reached}", aim.what, aim.worst_clip.as_deref().unwrap_or("-"));
+        print_line!(
+            "{:<72}{median:>12}{worst:>12}   {:<22}{reached}",
+            aim.what,
+            aim.worst_clip.as_deref().unwrap_or("-")
+        );
     }
 }
 

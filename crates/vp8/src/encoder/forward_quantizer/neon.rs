@@ -4,7 +4,7 @@
 
 use std::arch::aarch64::*;
 
-use super::portable::{ForwardQuantizer, LARGEST_LEVEL};
+use super::portable::{ForwardQuantizer, MAX_LEVEL};
 use crate::tables::ZIGZAG;
 
 /// [`ForwardQuantizer::quantize`] in NEON.
@@ -25,7 +25,7 @@ pub(super) fn quantize(
             let products =
                 [vmull_u16(vget_low_u16(rounded), vget_low_u16(reciprocal)), vmull_high_u16(rounded, reciprocal)];
             let [low, high] = products.map(|four| vshrn_n_u32::<16>(four));
-            let magnitude = vminq_u16(vcombine_u16(low, high), vdupq_n_u16(LARGEST_LEVEL));
+            let magnitude = vminq_u16(vcombine_u16(low, high), vdupq_n_u16(MAX_LEVEL));
             let sign = vshrq_n_s16::<15>(coefficients);
             let level = vsubq_s16(veorq_s16(vreinterpretq_s16_u16(magnitude), sign), sign);
             vst1q_s16(levels.as_mut_ptr().add(half), level);

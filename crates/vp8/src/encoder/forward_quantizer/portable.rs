@@ -4,7 +4,7 @@ use crate::encoder::packed_token::end_of;
 use crate::tables::ZIGZAG;
 
 /// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).
-pub(super) const LARGEST_LEVEL: u16 = 2047;
+pub(super) const MAX_LEVEL: u16 = 2047;
 
 /// Quantizer of one block type. Division by the step is a multiplication by its reciprocal.
 ///
@@ -54,7 +54,7 @@ impl ForwardQuantizer {
     #[inline]
     pub(crate) fn nearest(&self, at: usize, coefficient: i16) -> u16 {
         let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.step[at].unsigned_abs() / 2));
-        (((rounded * u32::from(self.reciprocal[at])) >> 16) as u16).min(LARGEST_LEVEL)
+        (((rounded * u32::from(self.reciprocal[at])) >> 16) as u16).min(MAX_LEVEL)
     }
 
     fn measure_dead_zone(&mut self) {
@@ -104,7 +104,7 @@ impl ForwardQuantizer {
         for i in 0..16 {
             let coefficient = coefficients[i];
             let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.rounding[i]));
-            let magnitude = (((rounded * u32::from(self.reciprocal[i])) >> 16) as u16).min(LARGEST_LEVEL) as i16;
+            let magnitude = (((rounded * u32::from(self.reciprocal[i])) >> 16) as u16).min(MAX_LEVEL) as i16;
             let sign = coefficient >> 15;
             let level = (magnitude ^ sign) - sign;
             levels[i] = level;

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::portable::{ForwardQuantizer, LARGEST_LEVEL};
+use super::portable::{ForwardQuantizer, MAX_LEVEL};
 use crate::tables::ZIGZAG;
 
 /// [`ForwardQuantizer::quantize`] in AVX2; `None` if the processor lacks it.
@@ -74,7 +74,7 @@ fn quantize_block(
         let magnitude = _mm256_abs_epi16(coefficients);
         let rounded = _mm256_adds_epu16(magnitude, load(quantizer.rounding.as_ptr().cast()));
         let magnitude = _mm256_mulhi_epu16(rounded, load(quantizer.reciprocal.as_ptr().cast()));
-        let magnitude = _mm256_min_epu16(magnitude, _mm256_set1_epi16(LARGEST_LEVEL as i16));
+        let magnitude = _mm256_min_epu16(magnitude, _mm256_set1_epi16(MAX_LEVEL as i16));
         let level = _mm256_sign_epi16(magnitude, coefficients);
         _mm256_storeu_si256(levels.as_mut_ptr().cast(), level);
         let step = load(quantizer.step.as_ptr().cast());

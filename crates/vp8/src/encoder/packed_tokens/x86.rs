@@ -3,10 +3,8 @@
 
 use std::arch::x86_64::*;
 
-use crate::encoder::packed_token::{
-    BLOCKS, BlockKind, END_OF_BLOCK, FIRST_CATEGORY, LEAST_MAGNITUDES, PackedToken, row_of,
-};
-use crate::tables::{COEFFICIENT_BANDS, ZIGZAG};
+use crate::encoder::packed_token::{BLOCKS, BlockKind, END_OF_BLOCK, FIRST_CATEGORY, PackedToken, row_of};
+use crate::tables::{CATEGORY_BASES, COEFFICIENT_BANDS, ZIGZAG};
 
 /// [`portable::append`](super::portable::append) in AVX2; `None` if the processor lacks it.
 #[inline]
@@ -96,7 +94,7 @@ fn append_blocks(
                 let level = _mm_or_si128(from_low, from_high);
                 let magnitude = _mm_abs_epi16(level);
                 let mut token = _mm_min_epi16(magnitude, _mm_set1_epi16(FIRST_CATEGORY as i16));
-                for least in &LEAST_MAGNITUDES[1..] {
+                for least in &CATEGORY_BASES[1..] {
                     token = _mm_sub_epi16(token, _mm_cmpgt_epi16(magnitude, _mm_set1_epi16(*least as i16 - 1)));
                 }
                 // For each position, the context that results from the previous position.

@@ -3,11 +3,11 @@
 use libm::exp;
 
 /// Arrivals closer than this count as one delivery, seconds.
-const LEAST: f64 = 0.001;
+const MIN_PAUSE_SECONDS: f64 = 0.001;
 /// The weight of a pause in the mean.
 const WEIGHT: f64 = 0.1;
 /// Time over which the longest pause fades, seconds.
-const LONGEST_FADES: f64 = 2.0;
+const PAUSE_FADE_SECONDS: f64 = 2.0;
 /// Shortest pause after which deliveries count as resumed, seconds.
 const RETURN: f64 = 0.3;
 
@@ -28,7 +28,7 @@ impl Pauses {
     /// Adds an arrival at `at`, which feedback reported at `now`.
     pub(super) fn on_arrival(&mut self, at: f64, now: f64) {
         let pause = at - self.arrived_at;
-        if pause > LEAST && self.arrived_at > 0.0 {
+        if pause > MIN_PAUSE_SECONDS && self.arrived_at > 0.0 {
             self.mean += WEIGHT * (pause - self.mean);
             self.longest = self.longest.max(pause);
         }
@@ -39,7 +39,7 @@ impl Pauses {
     }
 
     pub(super) fn advance(&mut self, elapsed: f64) {
-        self.longest *= exp(-elapsed / LONGEST_FADES);
+        self.longest *= exp(-elapsed / PAUSE_FADE_SECONDS);
     }
 
     /// Time since deliveries last resumed, at `now`.

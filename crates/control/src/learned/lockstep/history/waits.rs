@@ -5,7 +5,7 @@ use libm::exp;
 use super::averages::{Averages, Weights};
 
 /// Time over which the longest delay fades, seconds.
-const LONGEST_FADES: f64 = 0.4;
+const DELAY_FADE_SECONDS: f64 = 0.4;
 
 /// Queueing delays of packets, seconds.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Waits {
     pub(super) fn advance(&mut self, elapsed: f64, weights: Weights) -> f64 {
         let (sum, packets) = (std::mem::take(&mut self.sum), std::mem::take(&mut self.packets));
         self.averages.put(if packets > 0.0 { sum / packets } else { self.last }, weights);
-        self.longest *= exp(-elapsed / LONGEST_FADES);
+        self.longest *= exp(-elapsed / DELAY_FADE_SECONDS);
         packets
     }
 }

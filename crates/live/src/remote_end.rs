@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::LiveError;
 use crate::identity::Identity;
-use crate::ticket::{MOST_ADDRESSES, Ticket};
+use lockstep_session::ticket::{MAX_ADDRESSES, Ticket};
 use lockstep_socket::Sockets;
 
 /// Waits for a peer with its ticket.
@@ -62,7 +62,7 @@ impl Listener {
     pub fn ticket(&self, others: &[SocketAddr]) -> Result<Ticket, LiveError> {
         let mut addresses = others.to_vec();
         addresses.extend(self.sockets.addresses()?);
-        addresses.truncate(if self.hidden { 0 } else { MOST_ADDRESSES });
+        addresses.truncate(if self.hidden { 0 } else { MAX_ADDRESSES });
         let rendezvous = self.rendezvous.clone();
         Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses, rendezvous })
     }
@@ -70,7 +70,7 @@ impl Listener {
 
 /// The other end of a call.
 #[derive(Debug)]
-pub enum OtherEnd {
+pub enum RemoteEnd {
     /// The owner of this ticket.
     Of(Ticket),
     /// The owner of this ticket, reached only by its rendezvous. The other end does not learn this end's addresses.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_units::Timestamp;
 
 use crate::event::CallEvent;
-use crate::stream::MOST_STREAMS;
+use crate::stream::MAX_STREAMS;
 
 /// The newest picture of a stream.
 #[derive(Debug, Clone, Copy)]
@@ -40,14 +40,14 @@ impl Freshness {
     }
 
     /// Expects pictures of `stream` from `now` on, unless they were expected before.
-    pub(crate) fn expect(&mut self, stream: usize, now: Timestamp) {
+    pub fn expect(&mut self, stream: usize, now: Timestamp) {
         if let Some(newest) = self.stream(stream) {
             newest.get_or_insert(Newest { age: Duration::ZERO, at: now, is_stale: false });
         }
     }
 
     /// Sets the age of the newest picture of `stream` at `now`.
-    pub(crate) fn set_age(&mut self, stream: usize, now: Timestamp, age: Duration) {
+    pub fn set_age(&mut self, stream: usize, now: Timestamp, age: Duration) {
         if let Some(newest) = self.stream(stream) {
             let is_stale = newest.is_some_and(|newest| newest.is_stale);
             *newest = Some(Newest { age, at: now, is_stale });
@@ -55,7 +55,7 @@ impl Freshness {
     }
 
     fn stream(&mut self, stream: usize) -> Option<&mut Option<Newest>> {
-        if stream >= MOST_STREAMS {
+        if stream >= MAX_STREAMS {
             return None;
         }
         self.streams.resize(self.streams.len().max(stream + 1), None);

@@ -4,47 +4,49 @@
 //! rehearsals in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockstep_call::{PictureCodec, ReceivingEnd, SendingEnd, Vp8};
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::connection::{Connection, ConnectionEvent, Loss, SILENT, Way};
+use crate::carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
-use crate::messages::{LONGEST_LATEST, Message, MessageError, ReceivedMessages};
+use crate::messages::{MAX_LATEST_BYTES, Message, MessageError, ReceivedMessages};
 use crate::presence::Presence;
-use crate::stream::{MOST_STREAMS, StreamName};
+use crate::stream::{MAX_STREAMS, StreamName};
 use crate::{Ended, LiveError};
 
 /// Interval of [`CallEvent::Quality`].
 const QUALITY_INTERVAL: Duration = Duration::from_secs(1);
 /// Events that may wait for the application; beyond this, the oldest are dropped.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 
 /// Time limits for the other end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub struct TimeLimits {
     /// Longest wait for the other end to join; `None` waits for ever.
-    pub(crate) wait_limit: Option<Duration>,
+    pub wait_limit: Option<Duration>,
     /// Longest silence of the other end after that; `None` means no limit.
-    pub(crate) idle_limit: Option<Duration>,
+    pub idle_limit: Option<Duration>,
 }
 
 /// The ends of the video streams of one end of a call, the most important first.
-pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
-    pub(crate) sending: Vec<&'a mut SendingEnd<C>>,
-    pub(crate) receiving: Vec<&'a mut ReceivingEnd<C>>,
+pub struct Ends<'a, C: PictureCodec = Vp8> {
+    /// Ends of sent streams.
+    pub sending: Vec<&'a mut SendingEnd<C>>,
+    /// Ends of received streams.
+    pub receiving: Vec<&'a mut ReceivingEnd<C>>,
 }
 
 /// A connection and its state.
-pub(crate) struct Exchange {
-    pub(crate) connection: Connection,
-    patience: Patience,
+pub struct Exchange<K> {
+    /// The connection.
+    pub connection: K,
+    time_limits: TimeLimits,
     started: Timestamp,
     lost: Option<Loss>,
     /// Announced format of each connection number.
@@ -52,13 +54,14 @@ pub(crate) struct Exchange {
     other: Presence,
     events: VecDeque<CallEvent>,
     received: ReceivedMessages,
-    way: Option<Way>,
+    route: Option<Route>,
     joined_at: Option<Timestamp>,
     is_interrupted: bool,
     quality_at: Option<Timestamp>,
     /// Capture time of the newest displayed picture of each stream, on the other end's clock.
     shown: Vec<Option<Timestamp>>,
-    pub(crate) freshness: Freshness,
+    /// Monitor of received pictures.
+    pub freshness: Freshness,
     /// Names of the streams that this end sends, by stream.
     names: Vec<StreamName>,
     /// Names of the streams that the other end sends, by connection number.
@@ -68,7 +71,7 @@ pub(crate) struct Exchange {
 }
 
 /// The close reason for the other end when this end closes the call.
-pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
+pub fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     match result {
         Ok(_) => CloseReason::Done,
         Err(LiveError::UnknownEstimator { .. } | LiveError::UnknownCodec { .. }) => CloseReason::Unsupported,
@@ -77,19 +80,19 @@ pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     }
 }
 
-impl Exchange {
+impl<K: Carrier> Exchange<K> {
     /// Runs over a connection that began at `started`.
-    pub(crate) fn new(connection: Connection, patience: Patience, started: Timestamp) -> Self {
+    pub fn new(connection: K, time_limits: TimeLimits, started: Timestamp) -> Self {
         Self {
             connection,
-            patience,
+            time_limits,
             started,
             lost: None,
             announced: BTreeMap::new(),
             other: Presence::default(),
             events: VecDeque::new(),
             received: ReceivedMessages::default(),
-            way: None,
+            route: None,
             joined_at: None,
             is_interrupted: false,
             quality_at: None,
@@ -102,24 +105,24 @@ impl Exchange {
     }
 
     /// Sets the names of the streams that this end sends, and the freshness monitor of received ones.
-    pub(crate) fn with_streams(self, names: Vec<StreamName>, freshness: Freshness) -> Self {
+    pub fn with_streams(self, names: Vec<StreamName>, freshness: Freshness) -> Self {
         Self { names, freshness, ..self }
     }
 
     /// Name of the stream that `end` receives.
-    pub(crate) fn name_of<C: PictureCodec>(&self, end: &ReceivingEnd<C>) -> StreamName {
+    pub fn name_of<C: PictureCodec>(&self, end: &ReceivingEnd<C>) -> StreamName {
         end.connection().and_then(|connection| self.received_names.get(&connection)).cloned().unwrap_or_default()
     }
 
     /// The next event for the application.
-    pub(crate) fn poll_event(&mut self) -> Option<CallEvent> {
+    pub fn poll_event(&mut self) -> Option<CallEvent> {
         self.events.pop_front().or_else(|| self.received.pop().map(CallEvent::Message))
     }
 
     /// Queues an event for the application.
-    pub(crate) fn report(&mut self, event: CallEvent) {
+    pub fn report(&mut self, event: CallEvent) {
         self.events.push_back(event);
-        if self.events.len() > MOST_EVENTS {
+        if self.events.len() > MAX_EVENTS {
             self.events.pop_front();
         }
     }
@@ -127,8 +130,8 @@ impl Exchange {
     /// Sends a message of the application.
     ///
     /// # Errors
-    /// See [`Connection::send_message`].
-    pub(crate) fn send_message<C: PictureCodec>(
+    /// See [`Carrier::send_message`].
+    pub fn send_message<C: PictureCodec>(
         &mut self,
         now: Timestamp,
         ends: &mut Ends<'_, C>,
@@ -136,14 +139,14 @@ impl Exchange {
     ) -> Result<(), MessageError> {
         let bytes = self.connection.send_message(now, message)? as u64;
         if let Some(sending) = ends.sending.first_mut() {
-            let datagrams = bytes.div_ceil(LONGEST_LATEST as u64).max(1);
-            sending.on_message(now, ByteCount::new(bytes + datagrams * CARRIAGE));
+            let datagrams = bytes.div_ceil(MAX_LATEST_BYTES as u64).max(1);
+            sending.on_message(now, ByteCount::new(bytes + datagrams * DATAGRAM_OVERHEAD));
         }
         Ok(())
     }
 
     /// Records that a picture of a stream is displayed. It was captured at `captured_at` on the other end's clock.
-    pub(crate) fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
+    pub fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
         if self.shown.len() <= stream {
             self.shown.resize(stream + 1, None);
         }
@@ -153,7 +156,7 @@ impl Exchange {
     /// Age of the newest picture of a stream that this connection displayed.
     fn picture_age<C: PictureCodec>(&self, now: Timestamp, stream: usize, ends: &Ends<'_, C>) -> Option<Duration> {
         let captured_at = self.shown.get(stream).copied().flatten()?;
-        let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
+        let round_trip = self.connection.min_round_trip().unwrap_or_default();
         ends.receiving.get(stream)?.age(now, captured_at, round_trip)
     }
 
@@ -182,11 +185,11 @@ impl Exchange {
         if !self.connection.is_open() {
             return;
         }
-        let way = self.connection.way();
-        if self.way.is_some() && way.is_some() && way != self.way {
-            self.events.extend(way.map(CallEvent::PathChanged));
+        let route = self.connection.route();
+        if self.route.is_some() && route.is_some() && route != self.route {
+            self.events.extend(route.map(CallEvent::PathChanged));
         }
-        self.way = way.or(self.way);
+        self.route = route.or(self.route);
         let is_interrupted = now.saturating_since(self.connection.last_received()) >= SILENT;
         if is_interrupted != self.is_interrupted {
             self.is_interrupted = is_interrupted;
@@ -228,34 +231,34 @@ impl Exchange {
     }
 
     /// Presence of the other end.
-    pub(crate) fn other(&self) -> Presence {
+    pub fn other(&self) -> Presence {
         self.other
     }
 
     /// Handles the events of the connection.
-    pub(crate) fn handle_events<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
+    pub fn handle_events<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
         while let Some(event) = self.connection.poll() {
             match event {
-                ConnectionEvent::Joined => {
+                CarrierEvent::Joined => {
                     self.joined_at = Some(now);
                     self.quality_at = Some(now + QUALITY_INTERVAL);
                     self.report(CallEvent::Joined);
                 }
-                ConnectionEvent::Returned => {
+                CarrierEvent::Returned => {
                     ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
-                ConnectionEvent::Moved => {
-                    self.events.extend(self.connection.way().map(CallEvent::PathChanged));
+                CarrierEvent::Moved => {
+                    self.events.extend(self.connection.route().map(CallEvent::PathChanged));
                     ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
-                ConnectionEvent::Datagram(at, datagram) => {
-                    let decoded = Datagram::decode(&datagram);
+                CarrierEvent::Datagram(at, datagram) => {
+                    let decoded = Datagram::decode(datagram.as_ref());
                     // Hellos arrive in the stream instead.
                     if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
                         take(ends, at, decoded);
                     }
                 }
-                ConnectionEvent::Control(datagram) => {
+                CarrierEvent::Control(datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     let of = decoded.as_ref().ok().map(Datagram::connection);
                     let is_known = stream_of(ends, of).is_some();
@@ -270,22 +273,22 @@ impl Exchange {
                         }
                     }
                 }
-                ConnectionEvent::Stream { connection, name } => {
+                CarrierEvent::Stream { connection, name } => {
                     // A hello beyond the limit refuses the call.
-                    if self.received_names.len() < MOST_STREAMS {
+                    if self.received_names.len() < MAX_STREAMS {
                         self.received_names.insert(connection, name);
                     }
                 }
-                ConnectionEvent::Presence(presence) => {
+                CarrierEvent::Presence(presence) => {
                     self.other = presence;
                     self.report(CallEvent::PeerChanged(presence));
                 }
-                ConnectionEvent::Message { at, delivery, sent_at, payload } => {
-                    let least = ends.receiving.iter().filter_map(|end| end.least_delay()).min();
-                    let round_trip = self.connection.shortest_round_trip().unwrap_or_default();
+                CarrierEvent::Message { at, delivery, sent_at, payload } => {
+                    let least = ends.receiving.iter().filter_map(|end| end.min_delay()).min();
+                    let round_trip = self.connection.min_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
-                ConnectionEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
+                CarrierEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }
         self.watch(now, ends);
@@ -293,18 +296,18 @@ impl Exchange {
 
     /// Writes the next datagram into the empty `buffer` and returns its destination. The caller repeats this until it
     /// returns `None`, after every other event of the connection and the ends.
-    pub(crate) fn poll_transmit<C: PictureCodec>(
+    pub fn poll_transmit<C: PictureCodec>(
         &mut self,
         now: Timestamp,
         ends: &mut Ends<'_, C>,
         buffer: &mut Vec<u8>,
-    ) -> Option<SocketAddr> {
+    ) -> Option<K::Destination> {
         if let Some(largest) = self.connection.largest_datagram() {
             let payload = largest.saturating_sub(DATA_HEADER);
             ends.sending.iter_mut().for_each(|sending| sending.set_payload(payload));
         }
         if let Some(sending) = ends.sending.first() {
-            let is_narrow = sending.is_way_narrow(now);
+            let is_narrow = sending.is_path_narrow(now);
             ends.receiving.iter_mut().for_each(|receiving| receiving.thin_feedback(is_narrow));
         }
         loop {
@@ -314,11 +317,11 @@ impl Exchange {
             }
             let transmit = self.connection.is_open().then(|| next_transmit(now, ends)).flatten()?;
             let largest = self.connection.largest_datagram().unwrap_or(0);
-            let riding = ends.receiving.iter_mut().find_map(|end| end.poll_riding(now, &transmit, largest));
+            let piggybacked = ends.receiving.iter_mut().find_map(|end| end.poll_piggybacked(now, &transmit, largest));
             self.name(&transmit, ends);
             self.send(transmit);
-            if let Some(riding) = riding {
-                self.send(riding);
+            if let Some(piggybacked) = piggybacked {
+                self.send(piggybacked);
             }
         }
     }
@@ -347,7 +350,7 @@ impl Exchange {
     }
 
     /// Returns once whether the other end or the connection ended the call, and how.
-    pub(crate) fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
+    pub fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
         if let Some(limit) = self.refused_beyond.take() {
             return Err(LiveError::TooManyStreams { limit });
         }
@@ -365,24 +368,24 @@ impl Exchange {
     }
 
     /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
-    pub(crate) fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
+    pub fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         match self.connection.unconfirmed() {
-            Some(silence) => result.and(Err(LiveError::Unheard { silence })),
+            Some(silence) => result.and(Err(LiveError::PeerSilent { silence })),
             None => result,
         }
     }
 
     /// An error if the other end takes too long to join, or is silent for too long.
-    pub(crate) fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
+    pub fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
         let waited = now.saturating_since(self.started);
         if !self.connection.is_joined() {
-            if self.patience.wait_limit.is_some_and(|limit| waited >= limit) {
+            if self.time_limits.wait_limit.is_some_and(|limit| waited >= limit) {
                 return Err(match self.connection.tried() {
                     tried if tried.is_empty() => LiveError::NotCalled { waited },
                     tried => LiveError::Unanswered { waited, tried },
                 });
             }
-        } else if let Some(limit) = self.patience.idle_limit
+        } else if let Some(limit) = self.time_limits.idle_limit
             && now.saturating_since(self.connection.last_received()) >= limit
         {
             return Err(LiveError::Silent { silence: limit });
@@ -391,7 +394,7 @@ impl Exchange {
     }
 
     /// When the connection or the ends must be driven next.
-    pub(crate) fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
+    pub fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let joined = self.connection.is_open();
         // Before the other end joins, the ends have data to send, but no receiver.
         let sending = ends.sending.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);

@@ -8,29 +8,16 @@
 //! that changes its address.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::Buf;
+use lockstep_session::{Route, SILENT};
 use lockstep_socket::Incoming;
 use lockstep_units::Timestamp;
 
 use super::{Connection, Link, Role};
 use crate::LiveError;
 use crate::rendezvous::{MAGIC, Meeting, Need, Outcome, RELAY, Side};
-use crate::ticket::Secret;
-
-/// After this silence of the other end, which sends a keep-alive five times as often, other routes are tried.
-pub(crate) const SILENT: Duration = Duration::from_secs(1);
-
-/// Route of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// Directly between the ends.
-    Direct,
-    /// Relayed by the rendezvous.
-    Relayed,
-}
+use lockstep_session::ticket::Secret;
 
 impl Connection {
     /// Starts the search for the other end by one of `servers`, if there are any. `own` are addresses of this end; with
@@ -79,7 +66,7 @@ impl Connection {
                 Some(Incoming { at, from: RELAY, to, datagram })
             }
             Outcome::Handled => {
-                self.find_ways(at);
+                self.find_routes(at);
                 None
             }
         }
@@ -119,8 +106,8 @@ impl Connection {
     }
 
     /// Current route; `None` before the other end has joined.
-    pub(crate) fn way(&self) -> Option<Way> {
-        self.destination().map(|to| if to == RELAY { Way::Relayed } else { Way::Direct })
+    pub(crate) fn route(&self) -> Option<Route> {
+        self.destination().map(|to| if to == RELAY { Route::Relayed } else { Route::Direct })
     }
 
     /// Whether the other end has been silent for [`SILENT`], so that the route may be lost.
@@ -141,18 +128,18 @@ impl Connection {
     }
 
     /// Drives the search for routes and applies the routes that it found.
-    pub(super) fn find_ways(&mut self, now: Timestamp) {
-        let (way, silent) = (self.way(), self.is_silent(now));
+    pub(super) fn find_routes(&mut self, now: Timestamp) {
+        let (current_route, silent) = (self.route(), self.is_silent(now));
         let closing = self.over || self.closing.is_some();
         let Some(meeting) = &mut self.meeting else { return };
         meeting.need(
             now,
-            match way {
+            match current_route {
                 Some(_) if closing => Need::Nothing,
                 Some(_) if silent => Need::Any,
                 None => Need::Any,
-                Some(Way::Relayed) => Need::Direct,
-                Some(Way::Direct) => Need::Nothing,
+                Some(Route::Relayed) => Need::Direct,
+                Some(Route::Direct) => Need::Nothing,
             },
         );
         meeting.handle_timeout(now);
@@ -160,7 +147,7 @@ impl Connection {
         // A new route gets time to prove itself.
         let mut lost = silent && now.saturating_since(self.moved_at) >= SILENT;
         while let Some(address) = self.meeting.as_mut().and_then(Meeting::poll_found) {
-            if way.is_none() {
+            if current_route.is_none() {
                 // An address that cannot be dialled is skipped.
                 let _ = self.dial(address, now);
             } else if let Role::Joiner { route, .. } = &mut self.role
@@ -174,7 +161,7 @@ impl Connection {
             let _ = self.dial(RELAY, now);
         }
         if let Role::Joiner { route, .. } = &mut self.role
-            && way == Some(Way::Direct)
+            && current_route == Some(Route::Direct)
             && lost
             && relays
             && !closing

@@ -17,7 +17,7 @@ use lockstep_units::Timestamp;
 /// rendezvous three times in this time.
 const MEMORY: Duration = Duration::from_secs(15);
 /// Remote addresses in one generation of the memory, which has two.
-const MOST: usize = 8_192;
+const MAX_ADDRESSES: usize = 8_192;
 
 /// The local address to which a remote one sent.
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +25,17 @@ struct Place {
     at: IpAddr,
     /// Source address of the system's route to the remote end at its first datagram.
     usual: Option<IpAddr>,
-    heard: Timestamp,
+    received_at: Timestamp,
 }
 
 /// The local address to which each recent remote one sent.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct LocalAddresses {
     recent: HashMap<SocketAddr, Place>,
     before: HashMap<SocketAddr, Place>,
 }
 
-impl Asked {
+impl LocalAddresses {
     /// Records that a datagram from `who` arrived at the local address `at`. `usual` returns the source address of the
     /// system's route.
     pub(crate) fn note(
@@ -49,10 +49,10 @@ impl Asked {
             Some(place) => place.usual,
             None => usual(who),
         };
-        if self.recent.len() >= MOST {
+        if self.recent.len() >= MAX_ADDRESSES {
             self.before = mem::take(&mut self.recent);
         }
-        self.recent.insert(who, Place { at, usual, heard: now });
+        self.recent.insert(who, Place { at, usual, received_at: now });
     }
 
     /// The source address for datagrams to `who`; `None` leaves it to the system.
@@ -63,7 +63,7 @@ impl Asked {
 
     fn find(&self, now: Timestamp, who: SocketAddr) -> Option<Place> {
         let place = self.recent.get(&who).or_else(|| self.before.get(&who)).copied();
-        place.filter(|place| now.saturating_since(place.heard) < MEMORY)
+        place.filter(|place| now.saturating_since(place.received_at) < MEMORY)
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn answer_leaves_from_the_asked_address_while_questions_arrive() {
-        let mut asked = Asked::default();
+        let mut asked = LocalAddresses::default();
         asked.note(at(0), who(1), ip(12), |_| Some(ip(2)));
         asked.note(at(0), who(2), ip(2), |_| Some(ip(2)));
         assert_eq!([1, 2, 3].map(|number| asked.source(at(14), who(number))), [Some(ip(12)), None, None]);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn change_of_the_route_in_a_call_is_followed() {
-        let mut asked = Asked::default();
+        let mut asked = LocalAddresses::default();
         asked.note(at(0), who(1), ip(2), |_| Some(ip(2)));
         // The other end sends to the old address until it knows the new one.
         asked.note(at(1), who(1), ip(2), |_| Some(ip(7)));
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn active_address_is_kept_and_memory_is_bounded() {
-        let mut asked = Asked::default();
+        let mut asked = LocalAddresses::default();
         for other in 0..60_000 {
             asked.note(at(0), who(other), ip(2), |_| None);
             if other % 1_000 == 0 {
@@ -112,6 +112,6 @@ mod tests {
             }
         }
         assert_eq!((asked.source(at(1), who(65_000)), asked.source(at(1), who(0))), (Some(ip(12)), None));
-        assert!(asked.recent.len() + asked.before.len() <= 2 * MOST);
+        assert!(asked.recent.len() + asked.before.len() <= 2 * MAX_ADDRESSES);
     }
 }

@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use data_encoding::BASE32_NOPAD;
-use ring::digest::{SHA256, digest};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// Prefix of every ticket.
@@ -30,9 +30,9 @@ const VERSION: u8 = 1;
 const VERSION_WITH_RENDEZVOUS: u8 = 2;
 const CHECKSUM: usize = 4;
 /// Most addresses in a ticket: those of a machine with a few networks. All are tried at once.
-pub const MOST_ADDRESSES: usize = 8;
+pub const MAX_ADDRESSES: usize = 8;
 /// Most addresses of a rendezvous: one per address family.
-pub const MOST_SERVERS: usize = 2;
+pub const MAX_SERVERS: usize = 2;
 
 /// Public key of a listener (Ed25519).
 pub type PublicKey = [u8; 32];
@@ -46,9 +46,9 @@ pub struct Ticket {
     pub key: PublicKey,
     /// The secret whose knowledge the joiner proves.
     pub secret: Secret,
-    /// Addresses of the listener, 1 to [`MOST_ADDRESSES`], or none if there is a rendezvous. All are tried at once.
+    /// Addresses of the listener, 1 to [`MAX_ADDRESSES`], or none if there is a rendezvous. All are tried at once.
     pub addresses: Vec<SocketAddr>,
-    /// Addresses of one rendezvous, up to [`MOST_SERVERS`]; empty without a rendezvous.
+    /// Addresses of one rendezvous, up to [`MAX_SERVERS`]; empty without a rendezvous.
     pub rendezvous: Vec<SocketAddr>,
 }
 
@@ -68,16 +68,16 @@ pub enum TicketError {
 
 impl Ticket {
     /// Longest text that is parsed as a ticket, in bytes.
-    pub const LONGEST_TEXT: usize = 1024;
+    pub const MAX_TEXT_BYTES: usize = 1024;
 
     fn bytes(&self) -> Vec<u8> {
         let version = if self.rendezvous.is_empty() { VERSION } else { VERSION_WITH_RENDEZVOUS };
         let mut bytes = vec![version];
         bytes.extend(self.key);
         bytes.extend(self.secret);
-        write_addresses(&mut bytes, &self.addresses[..self.addresses.len().min(MOST_ADDRESSES)]);
+        write_addresses(&mut bytes, &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)]);
         if !self.rendezvous.is_empty() {
-            write_addresses(&mut bytes, &self.rendezvous[..self.rendezvous.len().min(MOST_SERVERS)]);
+            write_addresses(&mut bytes, &self.rendezvous[..self.rendezvous.len().min(MAX_SERVERS)]);
         }
         bytes
     }
@@ -87,8 +87,8 @@ impl Ticket {
 #[doc(hidden)]
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> String {
-    let checksum = digest(&SHA256, bytes);
-    let bytes = [bytes, &checksum.as_ref()[..CHECKSUM]].concat();
+    let checksum = Sha256::digest(bytes);
+    let bytes = [bytes, &checksum[..CHECKSUM]].concat();
     format!("{PREFIX}{}", BASE32_NOPAD.encode(&bytes))
 }
 
@@ -156,7 +156,7 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        if text.len() > Self::LONGEST_TEXT {
+        if text.len() > Self::MAX_TEXT_BYTES {
             return Err(TicketError::Damaged);
         }
         let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
@@ -164,7 +164,7 @@ impl FromStr for Ticket {
         let text = text.strip_prefix(PREFIX).ok_or(TicketError::Prefix)?;
         let bytes = BASE32_NOPAD.decode(text.as_bytes()).map_err(|_| TicketError::Damaged)?;
         let (body, checksum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(TicketError::Damaged)?;
-        if digest(&SHA256, body).as_ref()[..CHECKSUM] != *checksum {
+        if Sha256::digest(body)[..CHECKSUM] != *checksum {
             return Err(TicketError::Damaged);
         }
         let mut rest = body;
@@ -175,8 +175,8 @@ impl FromStr for Ticket {
             _ => return Err(TicketError::Version(version)),
         };
         let (key, secret) = (take(&mut rest)?, take(&mut rest)?);
-        let addresses = read_addresses(&mut rest, usize::from(!met)..=MOST_ADDRESSES)?;
-        let rendezvous = if met { read_addresses(&mut rest, 1..=MOST_SERVERS)? } else { Vec::new() };
+        let addresses = read_addresses(&mut rest, usize::from(!met)..=MAX_ADDRESSES)?;
+        let rendezvous = if met { read_addresses(&mut rest, 1..=MAX_SERVERS)? } else { Vec::new() };
         if rest.is_empty() { Ok(Self { key, secret, addresses, rendezvous }) } else { Err(TicketError::Damaged) }
     }
 }

@@ -1,7 +1,7 @@
 //! Training samples: an observation, and the bytes that the path really delivered afterwards. Only a simulator knows
 //! both.
 
-use lockstep_transport::wire::CARRIAGE;
+use lockstep_transport::wire::DATAGRAM_OVERHEAD;
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::OBSERVED;
@@ -11,30 +11,30 @@ use crate::hindsight::bottleneck::Bottleneck;
 
 /// Training sample of one picture.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lesson {
+pub struct TrainingSample {
     /// Observation at the decision.
     pub seen: [f32; OBSERVED],
     /// Correct model output for each of [`HORIZONS`].
-    pub right: [f32; HORIZONS.len()],
+    pub outputs: [f32; HORIZONS.len()],
 }
 
 /// Training samples of a call with a known path.
 #[derive(Debug)]
-pub(super) struct Lessons {
+pub(super) struct TrainingSamples {
     path: Bottleneck,
     /// Sample of the present picture, by its last decision so far.
-    present: Option<Lesson>,
-    past: Vec<Lesson>,
+    present: Option<TrainingSample>,
+    past: Vec<TrainingSample>,
 }
 
-impl Lessons {
+impl TrainingSamples {
     pub fn new(path: KnownPath, datagram: ByteCount) -> Self {
         Self { path: Bottleneck::new(path, datagram.get()), present: None, past: Vec::new() }
     }
 
     /// Adds a datagram of `size` to the path.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.path.take(now, size + ByteCount::new(CARRIAGE));
+        self.path.take(now, size + ByteCount::new(DATAGRAM_OVERHEAD));
     }
 
     /// Begins the next picture.
@@ -42,18 +42,18 @@ impl Lessons {
         self.past.extend(self.present.take());
     }
 
-    /// Records the decision at `now` with the observation `seen` and `on_the_way` bytes in flight.
-    pub fn decided(&mut self, now: Timestamp, seen: [f32; OBSERVED], on_the_way: f64, basis: Basis) {
+    /// Records the decision at `now` with the observation `seen` and `bytes_in_flight` bytes in flight.
+    pub fn decided(&mut self, now: Timestamp, seen: [f32; OBSERVED], bytes_in_flight: f64, basis: Basis) {
         // Bytes in flight that are no longer in the queue have left the bottleneck.
-        let passed = on_the_way - self.path.backlog(now).as_f64();
-        let right = HORIZONS.map(|horizon| {
+        let passed = bytes_in_flight - self.path.backlog(now).as_f64();
+        let outputs = HORIZONS.map(|horizon| {
             let until = now + std::time::Duration::from_secs_f64(horizon);
             basis.output_for(horizon, passed + self.path.carried(now, until).as_f64()) as f32
         });
-        self.present = Some(Lesson { seen, right });
+        self.present = Some(TrainingSample { seen, outputs });
     }
 
-    pub fn take(&mut self) -> Vec<Lesson> {
+    pub fn take(&mut self) -> Vec<TrainingSample> {
         std::mem::take(&mut self.past)
     }
 }

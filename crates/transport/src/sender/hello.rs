@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use super::{LONGEST_HELLO, Sender};
+use super::{MAX_HELLO_INTERVAL, Sender};
 use crate::payload::Payload;
 use crate::repeat::Repeat;
 use crate::wire::VideoFormat;
@@ -14,7 +14,7 @@ impl<P: Payload> Sender<P> {
     pub fn set_format(&mut self, now: Timestamp, format: VideoFormat) {
         if self.config.format != format {
             self.config.format = format;
-            self.hello = Repeat::from(now, self.config.hello_interval, LONGEST_HELLO, None);
+            self.hello = Repeat::from(now, self.config.hello_interval, MAX_HELLO_INTERVAL, None);
             self.is_greeting = self.connected;
         }
     }
@@ -34,7 +34,7 @@ impl<P: Payload> Sender<P> {
     /// Sends one more hello. The receiver answers at once ([`SenderEvent::Answered`](crate::SenderEvent::Answered)), so
     /// that a small datagram tests a silent path. No effect while the first hello is unanswered, since that one is
     /// repeated.
-    pub fn greet(&mut self, now: Timestamp) {
+    pub fn send_hello(&mut self, now: Timestamp) {
         if self.connected {
             self.hello = Repeat::from(now, Duration::ZERO, Duration::ZERO, Some(1));
             self.is_greeting = true;

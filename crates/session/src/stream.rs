@@ -8,9 +8,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// Most video streams that one end of a call sends.
-pub const MOST_STREAMS: usize = 8;
+pub const MAX_STREAMS: usize = 8;
 /// Longest name of a stream in bytes.
-pub(crate) const LONGEST_NAME: usize = 32;
+pub const MAX_NAME_BYTES: usize = 32;
 
 /// Name of a video stream: up to 32 letters, digits, `-` and `_`, so that it can be part of a file name. The only
 /// stream of a call has an empty one.
@@ -27,10 +27,10 @@ impl FromStr for StreamName {
 
     fn from_str(text: &str) -> Result<Self, StreamNameError> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(is_allowed) {
+        if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(is_allowed) {
             Ok(Self(text.into()))
         } else {
-            Err(StreamNameError(text.chars().take(LONGEST_NAME + 1).collect()))
+            Err(StreamNameError(text.chars().take(MAX_NAME_BYTES + 1).collect()))
         }
     }
 }

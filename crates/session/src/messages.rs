@@ -12,16 +12,16 @@ use std::time::Duration;
 use lockstep_units::{SlidingMinimum, Timestamp};
 
 /// Longest reliable message, in bytes.
-pub const LONGEST_MESSAGE: usize = 64 << 10;
+pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Longest latest message, in bytes: it fits one datagram on every path that carries QUIC (RFC 9000, section
 /// 14.1).
-pub const LONGEST_LATEST: usize = 1_000;
+pub const MAX_LATEST_BYTES: usize = 1_000;
 /// Bytes of reliable messages that may wait to leave.
-pub(crate) const MOST_UNSENT: usize = 256 << 10;
+pub const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Received messages that may wait for the application; beyond this, the oldest are dropped.
-const MOST_RECEIVED: usize = 1_024;
+const MAX_RECEIVED_MESSAGES: usize = 1_024;
 /// Bytes of these messages.
-const MOST_RECEIVED_BYTES: usize = 4 << 20;
+const MAX_RECEIVED_BYTES: usize = 4 << 20;
 /// Window of the delay's sliding minimum; the base delay of the path observer uses the same.
 const DELAY_MEMORY: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,7 @@ pub enum Delivery {
 pub struct Message {
     /// How it is delivered.
     pub delivery: Delivery,
-    /// At most [`LONGEST_MESSAGE`] bytes, or [`LONGEST_LATEST`].
+    /// At most [`MAX_MESSAGE_BYTES`] bytes, or [`MAX_LATEST_BYTES`].
     pub payload: Vec<u8>,
 }
 
@@ -70,10 +70,10 @@ impl Message {
     ///
     /// # Errors
     /// [`MessageError::TooLong`].
-    pub(crate) fn check(&self) -> Result<(), MessageError> {
+    pub fn check(&self) -> Result<(), MessageError> {
         let limit = match self.delivery {
-            Delivery::Reliable => LONGEST_MESSAGE,
-            Delivery::Latest { .. } => LONGEST_LATEST,
+            Delivery::Reliable => MAX_MESSAGE_BYTES,
+            Delivery::Latest { .. } => MAX_LATEST_BYTES,
         };
         let length = self.payload.len();
         if length > limit { Err(MessageError::TooLong { length, limit }) } else { Ok(()) }
@@ -117,7 +117,7 @@ pub enum MessageError {
 }
 
 /// Wire format of a reliable message.
-pub(crate) fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
+pub fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RELIABLE_HEADER + payload.len());
     bytes.extend((payload.len() as u32).to_be_bytes());
     bytes.extend(sent_at.as_micros().to_be_bytes());
@@ -127,22 +127,23 @@ pub(crate) fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
 
 /// The stream is not a sequence of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// Splits the bytes of a stream into reliable messages. At most one incomplete message waits.
 #[derive(Debug, Default)]
-pub(crate) struct ReliableReader(Vec<u8>);
+pub struct ReliableReader(Vec<u8>);
 
 impl ReliableReader {
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+    /// Appends bytes that arrived.
+    pub fn extend(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
     /// The next complete message: sending time and payload.
-    pub(crate) fn next(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
+    pub fn poll(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > LONGEST_MESSAGE {
+        if length > MAX_MESSAGE_BYTES {
             return Err(Malformed);
         }
         let Some((sent_at, rest)) = rest.split_first_chunk::<8>() else { return Ok(None) };
@@ -155,14 +156,14 @@ impl ReliableReader {
 
 /// Latest-only messages of both directions: the next number to send, and the newest number received per channel.
 #[derive(Debug, Default)]
-pub(crate) struct LatestChannels {
+pub struct LatestChannels {
     next: u32,
     newest: BTreeMap<u8, u32>,
 }
 
 impl LatestChannels {
     /// The datagram of a latest message.
-    pub(crate) fn datagram(&mut self, channel: u8, sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
+    pub fn datagram(&mut self, channel: u8, sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LATEST_HEADER + payload.len());
         bytes.extend([LATEST, channel]);
         bytes.extend(self.next.to_be_bytes());
@@ -173,7 +174,7 @@ impl LatestChannels {
     }
 
     /// The message of a datagram, unless a later one of its channel arrived before.
-    pub(crate) fn received(&mut self, datagram: &[u8]) -> Option<(u8, Timestamp, Vec<u8>)> {
+    pub fn received(&mut self, datagram: &[u8]) -> Option<(u8, Timestamp, Vec<u8>)> {
         let [LATEST, channel, rest @ ..] = datagram else { return None };
         let (number, rest) = rest.split_first_chunk::<4>()?;
         let (sent_at, payload) = rest.split_first_chunk::<8>()?;
@@ -197,43 +198,43 @@ impl LatestChannels {
 }
 
 /// Whether a datagram carries a latest message.
-pub(crate) fn is_latest(datagram: &[u8]) -> bool {
+pub fn is_latest(datagram: &[u8]) -> bool {
     datagram.first() == Some(&LATEST)
 }
 
 /// Received messages that wait for the application, and the sliding minimum of their delays.
 #[derive(Debug, Default)]
-pub(crate) struct ReceivedMessages {
+pub struct ReceivedMessages {
     waiting: VecDeque<ReceivedMessage>,
     bytes: usize,
     least: SlidingMinimum<i64>,
 }
 
 impl ReceivedMessages {
-    /// Adds a message that arrived at `now`. `video_least` is the smallest delay of video packets, with the same clock
+    /// Adds a message that arrived at `now`. `video_min` is the smallest delay of video packets, with the same clock
     /// offset.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         now: Timestamp,
         delivery: Delivery,
         sent_at: Timestamp,
         payload: Vec<u8>,
-        video_least: Option<i64>,
+        video_min: Option<i64>,
         round_trip: Duration,
     ) {
         let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
         let least = self.least.put(now, delay, DELAY_MEMORY);
-        let least = video_least.map_or(least, |video| video.min(least));
+        let least = video_min.map_or(least, |video| video.min(least));
         let age = lockstep_call::age(now, sent_at, least, round_trip);
         self.bytes += payload.len();
         self.waiting.push_back(ReceivedMessage { delivery, payload, sent_at, delay: age });
-        while self.waiting.len() > MOST_RECEIVED || self.bytes > MOST_RECEIVED_BYTES {
+        while self.waiting.len() > MAX_RECEIVED_MESSAGES || self.bytes > MAX_RECEIVED_BYTES {
             self.bytes -= self.waiting.pop_front().map_or(0, |message| message.payload.len());
         }
     }
 
     /// The next message for the application.
-    pub(crate) fn pop(&mut self) -> Option<ReceivedMessage> {
+    pub fn pop(&mut self) -> Option<ReceivedMessage> {
         let message = self.waiting.pop_front()?;
         self.bytes -= message.payload.len();
         Some(message)
@@ -248,13 +249,13 @@ pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
         let _ = latest.received(part);
         reader.extend(part);
         loop {
-            match reader.next() {
-                Ok(Some((_, payload))) => assert!(payload.len() <= LONGEST_MESSAGE),
+            match reader.poll() {
+                Ok(Some((_, payload))) => assert!(payload.len() <= MAX_MESSAGE_BYTES),
                 Ok(None) => break,
                 Err(Malformed) => return,
             }
         }
-        assert!(reader.0.len() <= LONGEST_MESSAGE + RELIABLE_HEADER);
+        assert!(reader.0.len() <= MAX_MESSAGE_BYTES + RELIABLE_HEADER);
     }
 }
 
@@ -275,7 +276,7 @@ mod tests {
             let mut received = Vec::new();
             for part in bytes.chunks(cut) {
                 reader.extend(part);
-                while let Some((sent_at, payload)) = reader.next().expect("well-formed") {
+                while let Some((sent_at, payload)) = reader.poll().expect("well-formed") {
                     assert_eq!(sent_at, at(5));
                     received.push(payload);
                 }
@@ -287,8 +288,8 @@ mod tests {
     #[test]
     fn length_beyond_the_limit_is_refused_at_once() {
         let mut reader = ReliableReader::default();
-        reader.extend(&(LONGEST_MESSAGE as u32 + 1).to_be_bytes());
-        assert_eq!(reader.next(), Err(Malformed));
+        reader.extend(&(MAX_MESSAGE_BYTES as u32 + 1).to_be_bytes());
+        assert_eq!(reader.poll(), Err(Malformed));
     }
 
     #[test]
@@ -320,8 +321,8 @@ mod tests {
     fn waiting_messages_are_bounded_in_number_and_bytes() {
         let mut received = ReceivedMessages::default();
         for _ in 0..100 {
-            received.push(at(1), Delivery::Reliable, at(1), vec![0; LONGEST_MESSAGE], None, Duration::ZERO);
+            received.push(at(1), Delivery::Reliable, at(1), vec![0; MAX_MESSAGE_BYTES], None, Duration::ZERO);
         }
-        assert_eq!((received.waiting.len(), received.bytes), (64, MOST_RECEIVED_BYTES));
+        assert_eq!((received.waiting.len(), received.bytes), (64, MAX_RECEIVED_BYTES));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_control::LimitedBy;
 use lockstep_units::Bitrate;
 
-use crate::connection::Way;
+use crate::carrier::Route;
 use crate::messages::ReceivedMessage;
 use crate::presence::Presence;
 use crate::stream::StreamName;
@@ -28,7 +28,7 @@ pub enum CallEvent {
         name: StreamName,
     },
     /// Packets take another path: the address of an end changed, or the relay replaced the direct path.
-    PathChanged(Way),
+    PathChanged(Route),
     /// Nothing arrived from the other end for a second.
     Interrupted,
     /// Packets arrive again.
