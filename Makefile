@@ -181,9 +181,9 @@ test-python: setup test-language ## The Python half of all tests
 	$(BIN)/pytest -rs
 
 test-learn: setup ## The tests that take PyTorch, which it installs: with what comes along, 5 GB
-	$(UV) sync --quiet --frozen --inexact --extra learn --no-build-isolation || \
-		$(BIN)/pip install --quiet torch filelock onnx onnxscript tensorboard
-	$(BIN)/pytest -rs python/tests/test_learn.py python/tests/test_learn_runs.py python/tests/test_learn_device.py python/tests/test_learn_search.py
+	$(UV) sync --quiet --frozen --inexact --extra learn --group policies --no-build-isolation || \
+		$(BIN)/pip install --quiet torch filelock onnx onnxscript tensorboard "stable-baselines3>=2.7,<3"
+	$(BIN)/pytest -rs python/tests/test_stable_baselines.py python/tests/test_learn.py python/tests/test_learn_runs.py python/tests/test_learn_device.py python/tests/test_learn_search.py
 
 test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over one link; takes Chromium, and root for namespaces
 	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \

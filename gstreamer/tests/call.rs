@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
@@ -331,6 +332,52 @@ fn gst_launch_sends_to_gst_launch() {
     reader.join().expect("it reads");
     let frames = fs::metadata(&file).expect("a file").len() / (160 * 120 * 3 / 2);
     assert!((100..=150).contains(&frames), "{frames} of 150 pictures arrive");
+}
+
+/// Compiles `end.c` against the C library in `folder`; none if there is no C compiler.
+fn c_end(folder: &Path) -> Option<PathBuf> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = env::current_exe().expect("a test program");
+    let target = program.ancestors().nth(3).expect("target/PROFILE/deps/PROGRAM");
+    // Cargo builds no C library for a test. `make test-gstreamer` shares the folder of the workspace.
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--package", "lockstep-capi", "--lib", "--target-dir"]);
+    cargo.arg(target).current_dir(package.join(".."));
+    assert!(cargo.status().expect("cargo runs").success(), "the library is built");
+    let library = target.join("debug");
+    let end = folder.join("end");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(package.join("../crates/capi/include"));
+    compile.arg(package.join("tests/end.c")).arg("-o").arg(&end).arg("-L").arg(&library);
+    compile.arg("-llockstep").arg(format!("-Wl,-rpath,{}", library.display()));
+    match compile.output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) => panic!("cannot run cc: {error}"),
+    }
+    Some(end)
+}
+
+#[test]
+fn pipeline_and_c_program_exchange_pictures() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(end) = c_end(folder.path()) else {
+        eprintln!("no cc: this test is skipped");
+        return;
+    };
+    let sending = Pipeline::new(&format!("{PICTURES} ! lockstepsink listen=127.0.0.1:0")).play();
+    let receives = Command::new(&end).args(["receive", &sending.ticket()]).status().expect("it runs");
+    assert!(receives.success(), "100 pictures arrive in C");
+
+    let receiving = Pipeline::new("lockstepsrc listen=127.0.0.1:0 ! appsink name=show sync=false");
+    let samples = receiving.samples("show");
+    let receiving = receiving.play();
+    let mut sends = Command::new(&end).args(["send", &receiving.ticket()]).spawn().expect("it runs");
+    for _ in 0..100 {
+        assert_eq!(size(&samples.recv_timeout(LIMIT).expect("a picture")), (160, 120));
+    }
+    drop(receiving);
+    assert!(sends.wait().expect("it ends").success(), "the C program sees the end of the call");
 }
 
 #[test]

@@ -345,7 +345,7 @@ impl CallObserver for Reporter {
             CallEvent::SourceFailed { stream, reason } => {
                 notice(
                     self.status,
-                    &format!("warning: the source of stream {stream} failed, the others resume: {reason}"),
+                    &format!("warning: the source of stream {stream} failed, other streams continue: {reason}"),
                 );
             }
             _ => {}

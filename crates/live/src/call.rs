@@ -14,7 +14,7 @@ use lockstep_units::Timestamp;
 use crate::call_state::CallState;
 use crate::connection::{Connection, Traffic};
 use crate::display_queue::Shown;
-use crate::handle::{CallHandle, PushedFrame, Request};
+use crate::handle::{CallHandle, Changed, PushedFrame, Request};
 use crate::loop_event::{LoopEvent, SoundEvent};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf};
@@ -117,7 +117,8 @@ struct Call<C: PictureCodec> {
     length: Option<Duration>,
     stop: Stop,
     handle: CallHandle,
-    own: Presence,
+    /// Settings that requests changed.
+    changed: Changed,
     started: Timestamp,
     /// When the source started.
     begun: Option<Timestamp>,
@@ -220,7 +221,12 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
         }
     }
     let wake = events.clone();
-    handle.attach(move || drop(wake.try_send(LoopEvent::Woken)));
+    let changed = handle.attach(move || drop(wake.try_send(LoopEvent::Woken)));
+    for (stream, half) in sending.iter_mut().enumerate() {
+        half.set_presence(changed.own);
+        let settings = changed.streams.iter().filter(|(other, _)| *other == stream);
+        settings.for_each(|(_, setting)| half.set(started, *setting));
+    }
     let mut call = Call {
         clock,
         exchange: Exchange::new(connection, TimeLimits { wait_limit, idle_limit }, started)
@@ -236,7 +242,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
         length,
         stop,
         handle,
-        own: Presence::default(),
+        changed,
         started,
         begun: None,
     };
@@ -244,7 +250,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
         call.begin(started);
     }
     let result = call.run(observer);
-    call.handle.detach();
+    call.handle.detach(std::mem::take(&mut call.changed));
     for (stream, sending) in call.sending.iter_mut().enumerate() {
         sending.log_remaining(&mut |record| observer.captured(stream, record));
     }
@@ -280,8 +286,8 @@ impl<C: PictureCodec> Call<C> {
             let now = self.clock.now();
             if self.exchange.connection.is_joined() && !std::mem::replace(&mut joined, true) {
                 self.begin(now);
-                if self.own != Presence::default() {
-                    self.exchange.connection.show(self.own);
+                if self.changed.own != Presence::default() {
+                    self.exchange.connection.show(self.changed.own);
                 }
             }
             if ending.is_none()
@@ -347,9 +353,11 @@ impl<C: PictureCodec> Call<C> {
         Ok(())
     }
 
-    /// When this end stops waiting for the last pictures; `None` until every stream has sent its last one.
+    /// When this end stops waiting for the last pictures; `None` until every stream has sent its last one. A failed
+    /// source does not end a call that also receives.
     fn over_at(&self) -> Option<Timestamp> {
-        let each: Option<Vec<Timestamp>> = self.sending.iter().map(SendingHalf::over_at).collect();
+        let running = self.sending.iter().filter(|half| !half.has_failed() || half.over_at().is_some());
+        let each: Option<Vec<Timestamp>> = running.map(SendingHalf::over_at).collect();
         each?.into_iter().max()
     }
 
@@ -359,12 +367,12 @@ impl<C: PictureCodec> Call<C> {
         let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
         let connection = &self.exchange.connection;
         let (route, rendezvous_answers) = (connection.route(), connection.rendezvous_answers());
-        CallState { now, dropped, traffic, sound, own: self.own, peer, route, rendezvous_answers }
+        CallState { now, dropped, traffic, sound, own: self.changed.own, peer, route, rendezvous_answers }
     }
 
     /// Applies the application's requests; returns whether the application leaves the call.
     fn serve_requests(&mut self, now: Timestamp) -> bool {
-        let before = self.own;
+        let before = self.changed.own;
         while let Some((stream, PushedFrame { captured_at, picture })) = self.handle.take_frame() {
             if let Some(sending) = self.sending.get_mut(stream) {
                 sending.push(now, self.clock.origin().moment(captured_at), picture);
@@ -372,28 +380,19 @@ impl<C: PictureCodec> Call<C> {
         }
         while let Some(request) = self.handle.take_request() {
             match request {
-                Request::Command(Command::Mute) => self.own.muted = !self.own.muted,
-                Request::Command(Command::Camera) => self.own.camera_off = !self.own.camera_off,
+                Request::Command(Command::Mute) => self.changed.own.muted = !self.changed.own.muted,
+                Request::Command(Command::Camera) => self.changed.own.camera_off = !self.changed.own.camera_off,
                 Request::Command(Command::Leave) => return true,
-                Request::Presence(presence) => self.own = presence,
-                Request::MaxBitrate(stream, cap) => {
+                Request::Presence(presence) => self.changed.own = presence,
+                Request::Stream(stream, setting) => {
                     if let Some(sending) = self.sending.get_mut(stream) {
-                        sending.end.set_max_bitrate(cap);
-                    }
-                }
-                Request::FrameRate(stream, frame_rate) => {
-                    if let Some(sending) = self.sending.get_mut(stream) {
-                        sending.set_frame_rate(now, frame_rate);
+                        sending.set(now, setting);
+                        self.changed.insert(stream, setting);
                     }
                 }
                 Request::Controller(stream, controller) => {
                     if let Some(sending) = self.sending.get_mut(stream) {
                         sending.end.set_controller(controller);
-                    }
-                }
-                Request::Paused(stream, is_paused) => {
-                    if let Some(sending) = self.sending.get_mut(stream) {
-                        sending.pause(is_paused);
                     }
                 }
             }
@@ -410,9 +409,9 @@ impl<C: PictureCodec> Call<C> {
                 break;
             }
         }
-        if self.own != before {
-            self.sending.iter_mut().for_each(|sending| sending.set_presence(self.own));
-            self.exchange.connection.show(self.own);
+        if self.changed.own != before {
+            self.sending.iter_mut().for_each(|sending| sending.set_presence(self.changed.own));
+            self.exchange.connection.show(self.changed.own);
         }
         false
     }
@@ -458,7 +457,7 @@ impl<C: PictureCodec> Call<C> {
         if let Some(ended) = closed.into_iter().collect::<Option<Vec<_>>>().and_then(|closed| closed.last().copied()) {
             return Ok(Some(ended));
         }
-        self.check_sending(now)?;
+        self.check_sending()?;
         if self.length.zip(self.begun).is_some_and(|(length, begun)| now >= begun + length) {
             self.sending.iter_mut().for_each(|sending| sending.stop_capturing(now));
         }
@@ -467,13 +466,14 @@ impl<C: PictureCodec> Call<C> {
         Ok(done.then_some(Ended::Done))
     }
 
-    /// Fails if a thread of a stream failed. A failed source ends only its stream while other streams still capture.
-    fn check_sending(&mut self, now: Timestamp) -> Result<(), LiveError> {
+    /// Fails if a thread of a stream failed. A failed source ends only its stream while other streams still capture, or
+    /// the other end's pictures are received.
+    fn check_sending(&mut self) -> Result<(), LiveError> {
         for stream in 0..self.sending.len() {
             match self.sending[stream].check() {
                 Ok(()) => {}
-                Err(LiveError::Source(reason)) if self.others_capture(stream) => {
-                    self.sending[stream].stop_capturing(now);
+                Err(LiveError::Source(reason)) if self.others_capture(stream) || !self.receiving.is_empty() => {
+                    self.sending[stream].fail();
                     self.exchange.report(CallEvent::SourceFailed { stream, reason });
                 }
                 Err(error) => return Err(error),
@@ -484,7 +484,10 @@ impl<C: PictureCodec> Call<C> {
 
     /// Whether another stream has more pictures to send.
     fn others_capture(&self, stream: usize) -> bool {
-        self.sending.iter().enumerate().any(|(other, half)| other != stream && half.over_at().is_none())
+        self.sending
+            .iter()
+            .enumerate()
+            .any(|(other, half)| other != stream && !half.has_failed() && half.over_at().is_none())
     }
 
     /// The exchange, and its ends.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -21,10 +22,33 @@ pub(crate) enum Request {
     Command(Command),
     Presence(Presence),
     /// The first field of these variants is the stream.
-    MaxBitrate(usize, Option<Bitrate>),
-    FrameRate(usize, FrameRate),
+    Stream(usize, StreamSetting),
     Controller(usize, Box<dyn Controller>),
-    Paused(usize, bool),
+}
+
+/// A new setting of a stream.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum StreamSetting {
+    MaxBitrate(Option<Bitrate>),
+    FrameRate(FrameRate),
+    Paused(bool),
+}
+
+/// Settings that requests changed during a call, for the next call of the handle.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Changed {
+    pub(crate) own: Presence,
+    /// The newest setting of each kind and stream.
+    pub(crate) streams: Vec<(usize, StreamSetting)>,
+}
+
+impl Changed {
+    /// Replaces the earlier setting of the same kind.
+    pub(crate) fn insert(&mut self, stream: usize, setting: StreamSetting) {
+        let kind = mem::discriminant(&setting);
+        self.streams.retain(|(other, earlier)| *other != stream || mem::discriminant(earlier) != kind);
+        self.streams.push((stream, setting));
+    }
 }
 
 /// A picture that the application pushed.
@@ -42,6 +66,8 @@ struct Inside {
     /// The newest picture of each stream.
     frames: BTreeMap<usize, PushedFrame>,
     wake: Option<Box<dyn Fn() + Send>>,
+    /// Settings of the call before.
+    changed: Changed,
 }
 
 impl Inside {
@@ -54,7 +80,8 @@ impl Inside {
 
 /// Controls a call from any thread; clones control the same call.
 ///
-/// One handle serves consecutive calls, one at a time. Requests between two calls apply to the next one.
+/// One handle serves consecutive calls, one at a time. Presence and the settings of streams stay from call to call, except
+/// controllers. Requests between two calls apply to the next one.
 #[derive(Clone, Default)]
 pub struct CallHandle(Arc<Mutex<Inside>>);
 
@@ -95,12 +122,12 @@ impl CallHandle {
 
     /// Sets the cap of a stream's bit rate; `None` removes it. Controllers without a cap ignore it.
     pub fn set_max_bitrate(&self, stream: usize, cap: Option<Bitrate>) {
-        self.request(Request::MaxBitrate(stream, cap));
+        self.request(Request::Stream(stream, StreamSetting::MaxBitrate(cap)));
     }
 
     /// Announces a new frame rate for a stream's pushed pictures. A new size needs no announcement.
     pub fn set_frame_rate(&self, stream: usize, frame_rate: FrameRate) {
-        self.request(Request::FrameRate(stream, frame_rate));
+        self.request(Request::Stream(stream, StreamSetting::FrameRate(frame_rate)));
     }
 
     /// Replaces the controller of a stream, for example to change its latency. The new one must require the same
@@ -111,7 +138,7 @@ impl CallHandle {
 
     /// Pauses the pictures of a stream, or resumes them.
     pub fn set_paused(&self, stream: usize, is_paused: bool) {
-        self.request(Request::Paused(stream, is_paused));
+        self.request(Request::Stream(stream, StreamSetting::Paused(is_paused)));
     }
 
     /// Ends the call.
@@ -150,14 +177,18 @@ impl CallHandle {
         replaced
     }
 
-    /// Sets `wake`, which interrupts the wait of the running call.
-    pub(crate) fn attach(&self, wake: impl Fn() + Send + 'static) {
-        self.inside().wake = Some(Box::new(wake));
+    /// Sets `wake`, which interrupts the wait of the running call. Returns the settings of the call before.
+    pub(crate) fn attach(&self, wake: impl Fn() + Send + 'static) -> Changed {
+        let mut inside = self.inside();
+        inside.wake = Some(Box::new(wake));
+        mem::take(&mut inside.changed)
     }
 
-    /// Removes `wake` after the call.
-    pub(crate) fn detach(&self) {
-        self.inside().wake = None;
+    /// Removes `wake` after the call, and keeps its settings for the next one.
+    pub(crate) fn detach(&self, changed: Changed) {
+        let mut inside = self.inside();
+        inside.wake = None;
+        inside.changed = changed;
     }
 
     /// Takes the newest pushed picture of a stream.
@@ -215,5 +246,16 @@ mod tests {
             assert_eq!(newest, Some((stream, picture(luma))));
         }
         assert!(handle.take_frame().is_none());
+    }
+    #[test]
+    fn newest_setting_of_each_kind_is_kept() {
+        let mut changed = Changed::default();
+        for cap in [100, 200] {
+            changed.insert(1, StreamSetting::MaxBitrate(Some(Bitrate::from_kbps(cap))));
+            changed.insert(1, StreamSetting::Paused(true));
+            changed.insert(0, StreamSetting::Paused(false));
+        }
+        let cap = StreamSetting::MaxBitrate(Some(Bitrate::from_kbps(200)));
+        assert_eq!(changed.streams, [(1, cap), (1, StreamSetting::Paused(true)), (0, StreamSetting::Paused(false))]);
     }
 }

@@ -14,6 +14,7 @@ use lockstep_vp8::Picture;
 use crate::LiveError;
 use crate::Thread;
 use crate::capture::{self, Captured};
+use crate::handle::StreamSetting;
 use crate::loop_event::{LoopEvent, SendingEvent};
 use crate::measuring::Measuring;
 use crate::sound::Microphone;
@@ -63,6 +64,8 @@ pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
     has_begun: bool,
     own: Presence,
     is_paused: bool,
+    /// Whether the source failed.
+    has_failed: bool,
     measuring: Measuring,
     pub(crate) microphone: Option<Microphone>,
     threads: Vec<Thread>,
@@ -129,7 +132,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         };
         let measure = measures_quality.then_some(measure);
         let measuring = Measuring::default();
-        let (has_begun, own, is_paused) = (false, Presence::default(), false);
+        let (has_begun, own, is_paused, has_failed) = (false, Presence::default(), false, false);
         Ok(Self {
             end,
             encode,
@@ -138,6 +141,7 @@ impl<C: PictureCodec> SendingHalf<C> {
             has_begun,
             own,
             is_paused,
+            has_failed,
             measuring,
             microphone,
             threads,
@@ -166,8 +170,17 @@ impl<C: PictureCodec> SendingHalf<C> {
         !self.own.camera_off && !self.is_paused
     }
 
+    /// Applies a setting of the application.
+    pub(crate) fn set(&mut self, now: Timestamp, setting: StreamSetting) {
+        match setting {
+            StreamSetting::MaxBitrate(cap) => self.end.set_max_bitrate(cap),
+            StreamSetting::FrameRate(frame_rate) => self.set_frame_rate(now, frame_rate),
+            StreamSetting::Paused(is_paused) => self.pause(is_paused),
+        }
+    }
+
     /// Pauses or resumes the stream.
-    pub(crate) fn pause(&mut self, is_paused: bool) {
+    fn pause(&mut self, is_paused: bool) {
         let before = self.captures();
         self.is_paused = is_paused;
         if self.has_begun && before != self.captures() {
@@ -214,14 +227,14 @@ impl<C: PictureCodec> SendingHalf<C> {
     }
 
     fn capture(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
-        if self.over_at.is_some() {
+        if self.has_failed || self.over_at.is_some() {
             return;
         }
         self.end.capture(now, captured_at, picture);
     }
 
     /// Announces a new frame rate.
-    pub(crate) fn set_frame_rate(&mut self, now: Timestamp, frame_rate: FrameRate) {
+    fn set_frame_rate(&mut self, now: Timestamp, frame_rate: FrameRate) {
         let (frame_rate_numerator, frame_rate_denominator) = (frame_rate.numerator(), frame_rate.denominator());
         self.end.set_format(now, VideoFormat { frame_rate_numerator, frame_rate_denominator, ..self.end.format() });
     }
@@ -243,6 +256,16 @@ impl<C: PictureCodec> SendingHalf<C> {
     /// Ends the pictures of this stream.
     pub(crate) fn stop_capturing(&mut self, now: Timestamp) {
         self.over_at.get_or_insert(now + LINGER);
+    }
+
+    /// Ends the pictures of this stream, because its source failed.
+    pub(crate) fn fail(&mut self) {
+        self.has_failed = true;
+    }
+
+    /// Whether the source failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// When this end stops waiting for feedback on the last picture; `None` before the last one.

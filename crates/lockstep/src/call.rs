@@ -23,7 +23,7 @@ use lockstep_vp8::{Picture, Preset};
 
 use crate::options::{ReceiveOptions, SendOptions};
 use crate::queue::Queue;
-use crate::streams::{SentStream, Share, Stream, shares, split};
+use crate::streams::{SentStream, Share, Stream, shares, split, unopened};
 
 /// Events that wait for the application; beyond this, the oldest are dropped.
 const MAX_EVENTS: usize = 1_024;
@@ -86,7 +86,8 @@ impl CallBuilder {
         }
     }
 
-    /// Sends the pictures of a source, which a thread of the call reads. `open` runs for each connection.
+    /// Sends the pictures of a source, which a thread of the call reads. `open` runs for each connection. If it fails,
+    /// the other streams continue, in both directions ([`CallEvent::SourceFailed`]); without any, the call fails.
     pub fn source(self, open: impl FnMut() -> Result<Box<dyn Source>, SourceError> + Send + 'static) -> Self {
         self.only(Stream::source("", open))
     }
@@ -219,7 +220,7 @@ impl CallBuilder {
     }
 
     /// Resumes the call after every failure or departure of the other end, until [`Call::leave`]: for an unattended
-    /// robot. A listener then requires a standing identity ([`Identity::standing`]).
+    /// robot. Settings that changed during the call stay. A listener then requires a standing identity ([`Identity::standing`]).
     pub fn reconnect(mut self) -> Self {
         self.reconnects = true;
         self
@@ -262,15 +263,15 @@ impl CallBuilder {
             progress: Progress::default(),
             leaves: AtomicBool::new(false),
             received: Mutex::default(),
+            send: Mutex::new(self.send.clone()),
             clock: Clock::start(),
         });
-        let send = self.send.clone();
         let format = self.streams.first().and_then(Stream::pushed);
         let freshness = Freshness::new(self.stale_after);
         let runner = Runner { builder: self, other, shares: shares.clone(), freshness, shared: Arc::clone(&shared) };
         let thread = thread::Builder::new().name("lockstep call".to_owned()).spawn(move || runner.run());
         let thread = thread.map_err(|error| SystemError::Thread { name: "call", reason: error.to_string() })?;
-        Ok(Call { shared, send: Mutex::new(send), shares, format, thread: Some(thread) })
+        Ok(Call { shared, shares, format, thread: Some(thread) })
     }
 }
 
@@ -347,12 +348,18 @@ struct Shared {
     progress: Progress,
     leaves: AtomicBool,
     received: Mutex<Received>,
+    /// Options of the sending ends of the next connection.
+    send: Mutex<SendOptions>,
     clock: Clock,
 }
 
 impl Shared {
     fn received(&self) -> MutexGuard<'_, Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self) -> MutexGuard<'_, SendOptions> {
+        self.send.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Current age of a stream's picture.
@@ -502,11 +509,16 @@ impl Runner {
     fn sending(&mut self) -> Result<Vec<Sending>, LiveError> {
         let builder = &mut self.builder;
         let priorities: Vec<f64> = self.shares.iter().map(|share| share.priority).collect();
+        let opened: Vec<_> = builder.streams.iter_mut().map(Stream::open).collect();
+        let has_pictures = !matches!(builder.shows, Shows::Nothing) || opened.iter().any(Result::is_ok);
         let mut sending = Vec::new();
-        for ((stream, share), send) in
-            builder.streams.iter_mut().zip(&self.shares).zip(builder.send.shared(&priorities))
-        {
-            let (source, format) = stream.open()?;
+        let sends = self.shared.send().shared(&priorities);
+        for ((opened, share), send) in opened.into_iter().zip(&self.shares).zip(sends) {
+            let (source, format) = match opened {
+                Ok(opened) => opened,
+                Err(error) if has_pictures => (unopened(error, send.format()), send.format()),
+                Err(error) => return Err(LiveError::Source(error.to_string())),
+            };
             // The first stream carries the sound.
             let microphone = builder.microphone.as_mut().filter(|_| sending.is_empty());
             sending.push(Sending {
@@ -574,7 +586,6 @@ fn can_resume(result: &Result<Ended, LiveError>) -> bool {
 /// All methods except [`Call::leave`] take `&self`: threads may share a call by reference or in an [`Arc`].
 pub struct Call {
     shared: Arc<Shared>,
-    send: Mutex<SendOptions>,
     shares: Vec<Share>,
     format: Option<VideoFormat>,
     thread: Option<JoinHandle<()>>,
@@ -680,7 +691,7 @@ impl Call {
     /// # Errors
     /// The default controller has no model in this build.
     pub fn set_latency(&self, latency: Latency) -> Result<(), LiveError> {
-        let mut send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut send = self.shared.send();
         *send = send.clone().latency(latency);
         for (stream, send) in send.shared(&self.priorities()).iter().enumerate() {
             self.handle().set_controller(stream, send.make_controller()?);

@@ -92,7 +92,8 @@ pub use lockstep_live::{
 #[cfg(feature = "audio")]
 pub use lockstep_live::{open_loudspeaker, open_microphone};
 pub use lockstep_media::{
-    FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source, sink_of_stream,
+    FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
+    picture_from_rgb, picture_to_rgb, sink_of_stream,
 };
 pub use lockstep_socket::SystemError;
 pub use lockstep_sound::{

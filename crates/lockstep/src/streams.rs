@@ -71,15 +71,36 @@ impl Stream {
     }
 
     /// Opens the source.
-    pub(crate) fn open(&mut self) -> Result<(PictureSource, VideoFormat), LiveError> {
+    pub(crate) fn open(&mut self) -> Result<(PictureSource, VideoFormat), SourceError> {
         match &mut self.pictures {
             Pictures::Pushed(format) => Ok((PictureSource::Pushed, *format)),
             Pictures::Source(open) => {
-                let source = open().map_err(|error| LiveError::Source(error.to_string()))?;
+                let source = open()?;
                 let format = source.format();
                 Ok((source.into(), format))
             }
         }
+    }
+}
+
+/// A source that fails with `error` when its first picture is due, as a source that fails later.
+pub(crate) fn unopened(error: SourceError, format: VideoFormat) -> PictureSource {
+    PictureSource::Source(Box::new(Unopened { format, error: Some(error) }))
+}
+
+/// A source that cannot be opened.
+struct Unopened {
+    format: VideoFormat,
+    error: Option<SourceError>,
+}
+
+impl Source for Unopened {
+    fn format(&self) -> VideoFormat {
+        self.format
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        self.error.take().map_or(Ok(None), Err)
     }
 }
 

@@ -50,7 +50,7 @@ pub enum CallEvent {
         /// The stream.
         stream: usize,
     },
-    /// The source of one of several streams failed. The call and its other streams resume without it.
+    /// A source cannot be opened, or failed. The other streams continue, in both directions.
     SourceFailed {
         /// The stream that this end sends.
         stream: usize,

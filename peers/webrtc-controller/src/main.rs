@@ -1,6 +1,7 @@
-//! Registers webrtc-rs's Google Congestion Control (`rtc-interceptor`) as a controller, and compares it with Lockstep's
-//! controllers.
+//! Registers webrtc-rs's Google Congestion Control (`rtc-interceptor`) as a controller. With arguments, this is the
+//! command `lockstep` with that controller; without, it compares the controller with Lockstep's.
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use lockstep_configuration::{CallArguments, simulate};
@@ -67,22 +68,59 @@ impl ControllerHost for WebRtc {
     }
 }
 
-fn main() -> anyhow::Result<()> {
+/// All controllers of Lockstep, and `webrtc-rs`.
+fn controllers() -> anyhow::Result<Controllers> {
     let webrtc = Registration::new("webrtc-rs", "GCC of rtc-interceptor 0.21", |setting| {
         let [initial, least, most] =
             [setting.bounds.initial, setting.bounds.min, setting.bounds.max].map(|rate| rate.as_bps() as f64);
         let host = WebRtc { estimator: Gcc::new(initial, least, most), epoch: Instant::now(), reported: 0 };
         Box::new(HostedController::new(Some(host), setting, setting.failure.clone()))
     });
-    let controllers = Controllers::default().with(webrtc)?;
+    Ok(Controllers::default().with(webrtc)?)
+}
+
+fn compare(controllers: &Controllers) -> anyhow::Result<()> {
     for name in ["webrtc-rs", "gcc", "lockstep"] {
         let mut options = CallArguments { modelled: Some(true), ..CallArguments::default() };
         for (option, word) in [("controller", name), ("trace", "cellular:mean=4mbps,seed=1"), ("seconds", "60")] {
             options.set_values(option, &[word.to_owned()])?;
         }
-        let report = simulate(&options.settings_with(&controllers)?, |_| Ok(()))?.report;
+        let report = simulate(&options.settings_with(controllers)?, |_| Ok(()))?.report;
         let delay = report.scores.video_delay_ms.map_or(0.0, |delay| delay.p95);
         println!("{name:10} QoE_d {:.3}   p95 of the video delay {delay:.0} ms", report.scores.qoe_d.unwrap_or(0.0));
     }
     Ok(())
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let controllers = controllers()?;
+    if std::env::args_os().len() > 1 {
+        return Ok(lockstep_cli::run(std::env::args_os(), &controllers));
+    }
+    compare(&controllers)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    use super::*;
+
+    #[test]
+    fn rows_of_the_estimator_appear_in_a_sweep() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = folder.path().join("rows.parquet");
+        let controllers = controllers().expect("the name is free");
+        let words =
+            ["lockstep", "sweep", "--controllers=webrtc-rs,gcc", "--traces=constant:2mbps", "--codecs=modelled"];
+        let words = words.into_iter().chain(["--seeds=1-2", "--seconds=3", "--workers=1", "--output"]).map(Into::into);
+        assert_eq!(lockstep_cli::run(words.chain([output.clone().into()]), &controllers), ExitCode::SUCCESS);
+        let rows = SerializedFileReader::new(File::open(output).expect("a file")).expect("a table");
+        let rows: Vec<String> = rows.into_iter().map(|row| row.expect("a row").to_string()).collect();
+        let of = |name: &str| rows.iter().filter(|row| row.contains(&format!("controller: \"{name}\""))).count();
+        assert_eq!([of("webrtc-rs"), of("gcc")], [2, 2], "{rows:?}");
+    }
 }
