@@ -17,6 +17,7 @@ mod data;
 mod every_core;
 mod journal;
 mod model;
+mod page;
 mod python_module;
 mod replay;
 mod scenario;
