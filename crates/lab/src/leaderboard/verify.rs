@@ -131,7 +131,7 @@ fn refuse_programs(row: &Submitted) -> Result<()> {
     let is_generated = clip == "generated" || clip.starts_with("generated:");
     ensure!(
         is_generated || row.hashes.clip.is_some(),
-        "clip {clip} is no file; only files and generated clips are run"
+        "clip {clip}: expected a file or a generated clip"
     );
     Ok(())
 }
@@ -259,7 +259,7 @@ mod tests {
         assert!(refused(&|given| given.controller = Some(program.clone())).contains("it runs the program ./evil"));
         assert!(refused(&|given| given.estimator = Some("evil.py".into())).contains("pass --run-programs"));
         assert!(refused(&|given| given.python = Some("/bin/evil".into())).contains("it runs the program"));
-        assert!(refused(&|given| given.clip = Some(ClipName::from("http://a/b"))).contains("is no file"));
+        assert!(refused(&|given| given.clip = Some(ClipName::from("http://a/b"))).contains("clip http://a/b: expected a file"));
     }
 
     #[test]

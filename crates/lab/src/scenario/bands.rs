@@ -94,7 +94,7 @@ impl Bands {
     /// Reads the bands in `path`.
     ///
     /// # Errors
-    /// If the file is not TOML, or names a scenario or a metric that does not exist, or a band is empty.
+    /// If the file is not TOML, a scenario or a metric does not exist, or a band is empty.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let read = || Self::parse(&read_regular_text(path)?);
         read().with_context(|| format!("cannot read the bands {}", path.display()))

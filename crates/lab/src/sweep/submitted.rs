@@ -171,7 +171,7 @@ const DAMAGED: &str = "it is damaged or not a Parquet file of `lockstep sweep`; 
 /// Name of the thread that reads rows.
 const READER: &str = "rows";
 
-/// Runs `read` on a thread of its own, because the crate `parquet` panics on some damaged files. Its panics print
+/// Runs `read` on a separate thread, because the crate `parquet` panics on some damaged files. Its panics print
 /// nothing.
 fn without_panic<T: Send>(read: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     static QUIET: Once = Once::new();
