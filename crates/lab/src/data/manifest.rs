@@ -141,13 +141,13 @@ impl Manifest {
 }
 
 /// Prefix of a split among traces.
-pub const SPLIT: &str = "split:";
+const SPLIT: &str = "split:";
 
 /// Files of `words`, the text after [`SPLIT`]: `NAME=FOLDER`, or `NAME:PART=FOLDER` for one part. Verifies each hash.
 ///
 /// # Errors
 /// If the split does not exist, or a file is missing or different.
-pub fn split_files(words: &str) -> Result<Vec<PathBuf>> {
+fn split_files(words: &str) -> Result<Vec<PathBuf>> {
     let Some((name, folder)) = words.split_once('=') else {
         bail!("{SPLIT}{words}: expected a folder, such as {SPLIT}norway-3g:test=FOLDER");
     };
@@ -180,6 +180,21 @@ pub fn split_files(words: &str) -> Result<Vec<PathBuf>> {
         Ok(path)
     };
     files.into_iter().map(found).collect()
+}
+
+/// `words` with the files of each split instead of its word, such as `split:norway-3g:test=FOLDER`.
+///
+/// # Errors
+/// If a split does not exist, or one of its files is missing or different.
+pub fn with_splits(words: &[String]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for word in words {
+        match word.strip_prefix(SPLIT) {
+            Some(split) => names.extend(split_files(split)?.iter().map(|path| path.to_string_lossy().into_owned())),
+            None => names.push(word.clone()),
+        }
+    }
+    Ok(names)
 }
 
 #[cfg(test)]

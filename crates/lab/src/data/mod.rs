@@ -16,8 +16,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use lockstep_configuration::{Milliseconds, OptionValue};
 use lockstep_runner::output_file::write_text;
 
+pub use manifest::with_splits;
 use manifest::{FROZEN, Manifest};
-pub use manifest::{SPLIT, split_files};
 
 /// Arguments of `lockstep data`.
 #[derive(Debug, Clone, Args)]

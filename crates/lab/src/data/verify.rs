@@ -9,11 +9,11 @@ use walkdir::WalkDir;
 use lockstep_runner::output_file::{self, write_json};
 
 use super::download::RECORD;
-use super::folder::MOST_FILES;
+use super::folder::MAX_FILES;
 use super::manifest::{Manifest, Part, hash_of};
 
 /// Maximum number of extra files that are listed.
-const MOST_LISTED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// Arguments of `lockstep data verify`.
 #[derive(Debug, Clone, Args)]
@@ -51,8 +51,8 @@ fn differences(manifest: &Manifest, part: Option<Part>, folder: &Path) -> Result
     }
     for (count, entry) in WalkDir::new(folder).sort_by_file_name().into_iter().enumerate() {
         let entry = entry.with_context(|| format!("folder {}", folder.display()))?;
-        if count > MOST_FILES {
-            bail!("folder {} has more than {MOST_FILES} files", folder.display());
+        if count > MAX_FILES {
+            bail!("folder {} has more than {MAX_FILES} files", folder.display());
         }
         let file_name = entry.file_name().to_string_lossy();
         if !entry.file_type().is_file() || file_name.starts_with('.') || file_name == RECORD {
@@ -82,11 +82,11 @@ pub fn run(arguments: &VerifyArguments) -> Result<()> {
             say!("{state:<10} {name}");
         }
     }
-    for name in extra.iter().take(MOST_LISTED) {
+    for name in extra.iter().take(MAX_LISTED) {
         say!("extra      {name}");
     }
-    if extra.len() > MOST_LISTED {
-        say!("extra      and {} other files", extra.len() - MOST_LISTED);
+    if extra.len() > MAX_LISTED {
+        say!("extra      and {} other files", extra.len() - MAX_LISTED);
     }
     let files = manifest.files_of(*part).len();
     let (missing, different) = (missing.len(), different.len());
@@ -112,7 +112,7 @@ mod tests {
 
     use lockstep_configuration::content_hash;
 
-    use super::super::manifest::{File, split_files};
+    use super::super::manifest::{File, with_splits};
     use super::*;
 
     /// A folder with three traces, and its manifest with one trace per part.
@@ -153,21 +153,23 @@ mod tests {
     #[test]
     fn split_of_a_sweep_names_verified_files_of_its_part() {
         let (folder, manifest) = split();
-        let file = folder.path().join("split.json");
+        let file = folder.path().join(".split.json");
         fs::write(&file, serde_json::to_string(&manifest).unwrap()).unwrap();
-        let at = |part: &str| format!("{}{part}={}", file.display(), folder.path().display());
-        assert_eq!(split_files(&at("")).unwrap().len(), 3);
-        assert_eq!(split_files(&at(":test")).unwrap(), [folder.path().join("sub/c.up")]);
+        let at = |part: &str| format!("split:{}{part}={}", file.display(), folder.path().display());
+        let files = |word: String| with_splits(&[word]);
+        assert_eq!(files(at("")).unwrap().len(), 3);
+        let expected = folder.path().join("sub/c.up").display().to_string();
+        assert_eq!(files(at(":test")).unwrap(), [expected]);
         fs::write(folder.path().join("a.up"), "1\n10\n").unwrap();
         fs::remove_file(folder.path().join("b.up")).unwrap();
         for (words, message) in [
             (at(":train"), "trace a.up differs from the split"),
             (at(":validation"), "trace b.up is missing"),
             (at(":judge"), "expected one of: train, validation, test"),
-            (file.display().to_string(), "expected a folder, such as split:norway-3g:test=FOLDER"),
-            ("nowhere=x".to_owned(), "neither a file nor a frozen split"),
+            ("split:norway-3g".to_owned(), "expected a folder, such as split:norway-3g:test=FOLDER"),
+            ("split:nowhere=x".to_owned(), "neither a file nor a frozen split"),
         ] {
-            let error = format!("{:#}", split_files(&words).unwrap_err());
+            let error = format!("{:#}", files(words.clone()).unwrap_err());
             assert!(error.contains(message), "{words}: {error}");
         }
     }

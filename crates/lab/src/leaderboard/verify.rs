@@ -22,7 +22,7 @@ use crate::sweep::submitted::{self, Submitted};
 use crate::sweep::{Contents, call, contents};
 
 /// Maximum number of files of a folder.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// Arguments of `lockstep leaderboard verify`.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ impl Files {
         let Some(folder) = folder else { return Ok(files) };
         for (count, entry) in WalkDir::new(folder).sort_by_file_name().into_iter().enumerate() {
             let entry = entry.with_context(|| format!("--files {}", folder.display()))?;
-            ensure!(count <= MOST_FILES, "--files {}: more than {MOST_FILES} files", folder.display());
+            ensure!(count <= MAX_FILES, "--files {}: more than {MAX_FILES} files", folder.display());
             if entry.file_type().is_file() {
                 let hash = files.contents.of_file(entry.path())?;
                 files.by_hash.entry(hash).or_insert_with(|| entry.into_path());
@@ -129,10 +129,7 @@ fn refuse_programs(row: &Submitted) -> Result<()> {
     // Other names are inputs of ffmpeg, such as devices and addresses.
     let clip = arguments.clip.as_ref().map_or("", ClipName::as_str);
     let is_generated = clip == "generated" || clip.starts_with("generated:");
-    ensure!(
-        is_generated || row.hashes.clip.is_some(),
-        "clip {clip}: expected a file or a generated clip"
-    );
+    ensure!(is_generated || row.hashes.clip.is_some(), "clip {clip}: expected a file or a generated clip");
     Ok(())
 }
 
@@ -176,7 +173,7 @@ fn difference(row: &Submitted, found: &[Option<f64>]) -> Option<String> {
     let first = differing.first()?;
     Some(match differing.len() {
         1 => first.clone(),
-        count => format!("{first}; {} other scores differ", count - 1),
+        count => format!("{first}; other differences: {}", count - 1),
     })
 }
 
@@ -259,7 +256,10 @@ mod tests {
         assert!(refused(&|given| given.controller = Some(program.clone())).contains("it runs the program ./evil"));
         assert!(refused(&|given| given.estimator = Some("evil.py".into())).contains("pass --run-programs"));
         assert!(refused(&|given| given.python = Some("/bin/evil".into())).contains("it runs the program"));
-        assert!(refused(&|given| given.clip = Some(ClipName::from("http://a/b"))).contains("clip http://a/b: expected a file"));
+        assert!(
+            refused(&|given| given.clip = Some(ClipName::from("http://a/b")))
+                .contains("clip http://a/b: expected a file")
+        );
     }
 
     #[test]
@@ -298,6 +298,6 @@ mod tests {
         found[0] = Some(2.0);
         assert_eq!(difference(&row, &found).unwrap(), "scored_seconds is 1 in the row and 2 here");
         found[1] = None;
-        assert!(difference(&row, &found).unwrap().ends_with("; 1 other scores differ"));
+        assert!(difference(&row, &found).unwrap().ends_with("; other differences: 1"));
     }
 }

@@ -17,7 +17,7 @@ use lockstep_control::Controllers;
 use super::SweepArguments;
 use super::contenders::{self, Contender};
 use super::contents::{self, Contents};
-use crate::data::{SPLIT, split_files};
+use crate::data::with_splits;
 
 /// Codec of a call in a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -182,13 +182,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
     let open = |name: &str| NamedTrace::open(&TraceName::from(name));
     let mut traces = Vec::new();
-    for name in named {
-        if let Some(split) = name.strip_prefix(SPLIT) {
-            for path in split_files(split)? {
-                traces.push(open(&path.to_string_lossy())?);
-            }
-            continue;
-        }
+    for name in &with_splits(named)? {
         if !Path::new(name).is_dir() {
             traces.push(open(name)?);
             continue;

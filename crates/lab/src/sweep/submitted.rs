@@ -17,7 +17,7 @@ use super::jobs::SweepCodec;
 use super::rows::{NAME, SCORES, VERSION, column_name};
 
 /// Maximum number of rows of a file.
-const MOST_ROWS: i64 = 1_000_000;
+const MAX_ROWS: i64 = 1_000_000;
 
 /// Hashes of the files of a call; `None` for a file that the call does not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -197,7 +197,7 @@ pub fn read(path: &Path) -> Result<Vec<Submitted>> {
     let read = || -> Result<Vec<Submitted>> {
         let reader = SerializedFileReader::new(open_regular_file(path)?).context(DAMAGED)?;
         let rows = reader.metadata().file_metadata().num_rows();
-        ensure!((1..=MOST_ROWS).contains(&rows), "it has {rows} rows; expected 1 to {MOST_ROWS}");
+        ensure!((1..=MAX_ROWS).contains(&rows), "it has {rows} rows; expected 1 to {MAX_ROWS}");
         let mut read = Vec::new();
         for (index, row) in reader.get_row_iter(None).context(DAMAGED)?.enumerate() {
             let number = index + 1;
