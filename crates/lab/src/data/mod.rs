@@ -107,11 +107,13 @@ fn list() -> Result<()> {
     for family in lockstep_link::Families::built_in().families {
         print_line!("{}   {}", family.name, family.provenance);
     }
-    say!("\nfrozen splits, such as --traces split:norway-3g:test=FOLDER");
+    print_line!("\nfrozen splits, such as --traces split:norway-3g:test=FOLDER");
     for (name, _) in FROZEN {
         let Manifest { source, train, validation, test, .. } = Manifest::open(name)?;
         let [train, validation, test] = [train, validation, test].map(|part| part.len());
-        say!("{name}   {train} to train on, {validation} for validation, {test} to judge by; files from {source}");
+        print_line!(
+            "{name}   {train} to train on, {validation} for validation, {test} to judge by; files from {source}"
+        );
     }
     Ok(())
 }

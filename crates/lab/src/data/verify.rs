@@ -79,14 +79,14 @@ pub fn run(arguments: &VerifyArguments) -> Result<()> {
     let Differences { missing, different, extra } = differences(&manifest, *part, folder)?;
     for (state, names) in [("missing", &missing), ("different", &different)] {
         for name in names {
-            say!("{state:<10} {name}");
+            print_line!("{state:<10} {name}");
         }
     }
     for name in extra.iter().take(MAX_LISTED) {
-        say!("extra      {name}");
+        print_line!("extra      {name}");
     }
     if extra.len() > MAX_LISTED {
-        say!("extra      and {} other files", extra.len() - MAX_LISTED);
+        print_line!("extra      and {} other files", extra.len() - MAX_LISTED);
     }
     let files = manifest.files_of(*part).len();
     let (missing, different) = (missing.len(), different.len());
@@ -98,10 +98,10 @@ pub fn run(arguments: &VerifyArguments) -> Result<()> {
             folder.display()
         );
     }
-    say!("all {files} files match the split {split}");
+    print_line!("all {files} files match the split {split}");
     if let Some(path) = output {
         write_json(path, &Manifest { folder: folder.display().to_string(), ..manifest })?;
-        say!("manifest      {}", path.display());
+        print_line!("manifest      {}", path.display());
     }
     Ok(())
 }

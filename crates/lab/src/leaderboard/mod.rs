@@ -54,6 +54,6 @@ pub fn run(arguments: &LeaderboardArguments, controllers: &Controllers) -> Resul
     }
     let tables = ranking::ranked(&rows)?;
     write_text(output, &if is_html { ranking::html(&tables) } else { ranking::markdown(&tables) })?;
-    say!("{} rows in {}", rows.len(), output.display());
+    print_line!("{} rows in {}", rows.len(), output.display());
     Ok(())
 }

@@ -253,7 +253,7 @@ mod tests {
     /// A row with these scores, over the trace and with the controller `name`.
     fn row(name: &str, trace: &str, qoe_d: Option<f64>, delay: f64) -> Submitted {
         let mut arguments = CallArguments::default();
-        arguments.set_words("controller", &["gcc".to_owned()]).unwrap();
+        arguments.set_values("controller", &["gcc".to_owned()]).unwrap();
         arguments.trace = Some(TraceName::from(trace));
         let scores = SCORES.iter().map(|(score, _)| match *score {
             "qoe_d" => qoe_d,
@@ -318,7 +318,7 @@ mod tests {
         let error = ranking(vec![one.clone(), row("a", "a", Some(0.3), 1.0)]).unwrap_err().to_string();
         assert!(error.contains("one call with different scores"), "{error}");
         let mut other = row("a", "b", Some(0.3), 1.0);
-        other.arguments.set_words("controller", &["nada".to_owned()]).unwrap();
+        other.arguments.set_values("controller", &["nada".to_owned()]).unwrap();
         let error = ranking(vec![one, other]).unwrap_err().to_string();
         assert!(error.contains("different controllers with this name"), "{error}");
     }

@@ -222,12 +222,12 @@ pub fn run(arguments: &VerifyArguments, controllers: &Controllers) -> Result<()>
         failed += 1;
         let trace = row.arguments.trace.as_ref().map(ToString::to_string).unwrap_or_default();
         let seed = row.arguments.seed.unwrap_or_default();
-        say!("row {}: {} over {trace}, seed {seed}: {problem}", row.number, row.name);
+        print_line!("row {}: {} over {trace}, seed {seed}: {problem}", row.number, row.name);
     }
     if failed > 0 {
         bail!("cannot confirm {failed} of {} rows of {shown}", rows.len());
     }
-    say!("{} of {all} rows of {shown} have exactly the scores of their calls", rows.len());
+    print_line!("{} of {all} rows of {shown} have exactly the scores of their calls", rows.len());
     Ok(())
 }
 

@@ -225,7 +225,7 @@ pub(super) fn run(all: &AllArguments, controllers: &Controllers) -> Result<()> {
     if let Some(path) = &all.write_bands {
         let rows = rows.iter().map(|row| (row.scenario.as_str(), &row.metrics));
         write_text(path, &Bands::around(rows, all.margin.get())?.to_toml(&serde_json::to_string(&all.arguments)?))?;
-        say!("bands         {}", path.display());
+        print_line!("bands         {}", path.display());
     }
     let (Some(bands), Some(path)) = (&bands, &all.check) else { return Ok(()) };
     let ran = rows.iter().map(|row| (row.scenario.as_str(), Some(&row.metrics)));
@@ -246,7 +246,7 @@ fn compare<'a>(
     let checks = bands.check(ran)?;
     if let Some(html) = &all.html {
         write_text(html, &bands::page(&checks, path))?;
-        say!("page          {}", html.display());
+        print_line!("page          {}", html.display());
     }
     let shown = path.display();
     if checks.is_empty() {
@@ -254,10 +254,10 @@ fn compare<'a>(
     }
     let failures: Vec<Vec<String>> = checks.iter().filter(|check| !check.passes()).map(bands::Check::cells).collect();
     if failures.is_empty() {
-        say!("\nall {} metrics are in their bands", checks.len());
+        print_line!("\nall {} metrics are in their bands", checks.len());
         return Ok(());
     }
-    say!("");
+    print_line!("");
     table(&bands::COLUMNS, bands::WORDS, &failures, all.markdown);
     bail!(
         "{} of {} metrics are outside their bands in {shown}; if the change is intended, run with --write-bands instead \

@@ -232,7 +232,7 @@ mod tests {
     fn job(codec: SweepCodec, options: &[(&str, &str)]) -> Job {
         let mut arguments = CallArguments::default();
         for (name, word) in options {
-            arguments.set_words(name, &[(*word).to_owned()]).unwrap();
+            arguments.set_values(name, &[(*word).to_owned()]).unwrap();
         }
         Job::new("a name".to_owned(), codec, arguments.settings().unwrap())
     }
