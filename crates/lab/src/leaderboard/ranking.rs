@@ -103,7 +103,7 @@ fn by_trace(rows: &[&Submitted], score: &str) -> Vec<f64> {
     for row in rows {
         traces.entry(trace(row)).or_default().extend(row.score(score));
     }
-    traces.into_values().filter_map(|values| mean(values.into_iter())).collect()
+    traces.into_values().filter_map(mean).collect()
 }
 
 fn entry(name: &str, rows: &[&Submitted]) -> Entry {
