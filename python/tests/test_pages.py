@@ -1,4 +1,4 @@
-"""Commands and examples of README and tutorials run as printed; links of all pages lead somewhere."""
+"""Commands and examples of README, tutorials and two how-to pages run as printed; links of all pages lead somewhere."""
 
 import os
 import re
@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / "target" / "release" / "lockstep"
-RUN = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+HOW_TO = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("continuous-integration", "leaderboard")]
+RUN = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md")), *HOW_TO]
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
 # `sh` and `python` run, in order, in one folder; `console` needs a person, a device or hours; Rust runs as doc tests of
 # `crates/cli`.

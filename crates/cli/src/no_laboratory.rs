@@ -6,9 +6,23 @@ use std::ffi::OsStr;
 pub const REMEDY: &str = "build it with: cargo build --release -p lockstep-cli";
 
 /// Commands of the laboratory, and `simulate`.
-pub const COMMANDS: [&str; 15] = [
-    "simulate", "sweep", "study", "scenario", "sources", "compare", "replay", "sessions", "data", "model", "train",
-    "export", "bench", "testbed", "barcode",
+pub const COMMANDS: [&str; 16] = [
+    "simulate",
+    "sweep",
+    "study",
+    "scenario",
+    "leaderboard",
+    "sources",
+    "compare",
+    "replay",
+    "sessions",
+    "data",
+    "model",
+    "train",
+    "export",
+    "bench",
+    "testbed",
+    "barcode",
 ];
 
 /// Error for the command `name`, if it belongs to the laboratory.

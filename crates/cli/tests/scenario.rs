@@ -154,3 +154,55 @@ fn ecn_is_refused_where_it_has_no_effect() {
     let (done, said) = simulate(&["--controller", "salsify", "--queue", "pie"]);
     assert!(!done && said.contains("--ecn is for the controller gcc, nada or scream, not for salsify"), "{said}");
 }
+
+#[test]
+fn run_is_checked_against_its_bands() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let (bands, page, edited) = (at("bands.toml"), at("page.html"), at("edited.toml"));
+    let short = ["all", "--section", "8867-5.4", "--seconds", "20"];
+    let run = |more: &[&str]| scenario(&[&short[..], more].concat());
+    let said = run(&["--write-bands", text(&bands)]);
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let said = run(&["--check", text(&bands), "--html", text(&page)]);
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert!(String::from_utf8_lossy(&said.stdout).contains("metrics are in their bands"));
+    assert!(!fs::read_to_string(&page).expect("the page was written").contains("class=\"fails\""));
+
+    let text_of_bands = fs::read_to_string(&bands).expect("the bands were written");
+    let changed = text_of_bands.lines().map(|line| match line.split_once(" = ") {
+        Some(("goodput_kbps", _)) => "goodput_kbps = { min = 99999 }\n".to_owned(),
+        _ => format!("{line}\n"),
+    });
+    fs::write(&edited, changed.collect::<String>()).expect("the bands can be written");
+    let failed = run(&["--check", text(&edited), "--html", text(&page)]);
+    assert_eq!(failed.status.code(), Some(1));
+    let (out, error) = (String::from_utf8_lossy(&failed.stdout), String::from_utf8_lossy(&failed.stderr));
+    let row = out.lines().find(|line| line.starts_with("same-controller")).expect("a row");
+    assert!(row.contains("goodput_kbps") && row.contains("at least 99999"), "{out}");
+    assert!(error.contains("lockstep: 1 of ") && error.contains("run with --write-bands"), "{error}");
+    let html = fs::read_to_string(&page).expect("the page was written");
+    assert!(html.contains("<tr class=\"fails\"><td>same-controller</td><td>goodput_kbps</td>"), "{html}");
+    assert!(!html.contains("<script"), "{html}");
+    // Another controller leaves the bands.
+    assert_eq!(run(&["--check", text(&bands), "--controller", "fixed:300kbps"]).status.code(), Some(1));
+}
+
+#[test]
+fn check_of_scenarios_without_bands_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bands = folder.path().join("bands.toml");
+    fs::write(&bands, "[scenario.long-tcp]\nloss_percent = { max = 1 }\n").expect("written");
+    let check = |more: &[&str]| {
+        let words = ["all", "--section", "8867-5.4", "--seconds", "5", "--check", text(&bands)];
+        let output = scenario(&[&words[..], more].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = check(&[]);
+    assert!(status == Some(1) && said.contains("it has no band for these scenarios"), "{said}");
+    let (status, said) = check(&["--write-bands", text(&bands)]);
+    assert!(status == Some(1) && said.contains("is an input"), "{said}");
+    fs::write(&bands, "[scenario.long-tcp]\nloss_percent = 1\n").expect("written");
+    let (status, said) = check(&[]);
+    assert!(status == Some(1) && said.contains("bands.toml: line 2: "), "{said}");
+}

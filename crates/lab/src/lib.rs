@@ -16,7 +16,9 @@ mod compare;
 mod data;
 mod every_core;
 mod journal;
+mod leaderboard;
 mod model;
+mod page;
 mod python_module;
 mod replay;
 mod scenario;
@@ -45,6 +47,8 @@ pub enum Laboratory {
     Study(study::StudyArguments),
     /// Run the congestion control tests of RFC 8867 and RFC 8869.
     Scenario(scenario::ScenarioCommand),
+    /// Make a page of submitted sweep rows, or verify rows by running their calls again.
+    Leaderboard(leaderboard::LeaderboardArguments),
     /// Compare sources that fill GCC's target with video over the same links.
     ///
     /// Reproduces Concerto's observation. Intermediate sources isolate the cause: pauses, pacing, codec, probes,
@@ -88,6 +92,7 @@ impl Laboratory {
             Self::Compare(arguments) => compare::run(arguments),
             Self::Data(arguments) => data::run(arguments),
             Self::Export(arguments) => train::export(arguments),
+            Self::Leaderboard(arguments) => leaderboard::run(arguments, controllers),
             Self::Model(arguments) => model::run(arguments),
             Self::Replay(arguments) => replay::run(arguments),
             Self::Scenario(arguments) => scenario::run(arguments, controllers),

@@ -1,6 +1,7 @@
 //! `lockstep scenario`: the congestion control tests of RFC 8867 and RFC 8869.
 
 mod all;
+mod bands;
 
 use std::path::{Path, PathBuf};
 

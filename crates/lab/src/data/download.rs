@@ -20,7 +20,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Name of the record of downloads in the folder.
-const RECORD: &str = "downloads.json";
+pub const RECORD: &str = "downloads.json";
 
 /// A file to download.
 pub struct Wanted {

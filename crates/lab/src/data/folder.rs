@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 use lockstep_link::Trace;
 
 /// Maximum number of files.
-const MAX_FILES: usize = 100_000;
+pub const MAX_FILES: usize = 100_000;
 
 /// A trace in the folder.
 pub struct Found {

@@ -3,8 +3,10 @@
 pub mod download;
 mod fitting;
 mod folder;
+mod manifest;
 mod sets;
 pub mod split;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -13,6 +15,9 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use lockstep_configuration::{Milliseconds, OptionValue};
 use lockstep_runner::output_file::write_text;
+
+pub use manifest::with_splits;
+use manifest::{FROZEN, Manifest};
 
 /// Arguments of `lockstep data`.
 #[derive(Debug, Clone, Args)]
@@ -23,7 +28,7 @@ pub struct DataArguments {
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
-    /// List the known public data sets with their licences, and the families of generated traces.
+    /// List the known public data sets with their licences, the families of generated traces and the frozen splits.
     List,
     /// Download a data set.
     Get(GetArguments),
@@ -31,6 +36,8 @@ enum What {
     Convert(ConvertArguments),
     /// Split a folder of traces into training and evaluation parts: a manifest with the hash of every file.
     Split(split::SplitArguments),
+    /// Compare a folder of traces with a frozen split or a manifest: missing, different and extra files.
+    Verify(verify::VerifyArguments),
     /// Fit a family of generated traces to a folder of recordings, and print its error on held-out recordings.
     Fit(fitting::FitArguments),
 }
@@ -78,18 +85,16 @@ struct ConvertArguments {
 /// `lockstep data`.
 pub fn run(arguments: &DataArguments) -> Result<()> {
     match &arguments.what {
-        What::List => {
-            list();
-            Ok(())
-        }
+        What::List => list(),
         What::Get(arguments) => get(arguments),
         What::Convert(arguments) => convert(arguments),
         What::Split(arguments) => split::run(arguments),
+        What::Verify(arguments) => verify::run(arguments),
         What::Fit(arguments) => fitting::run(arguments),
     }
 }
 
-fn list() {
+fn list() -> Result<()> {
     for set in sets::ALL {
         print_line!("{}   {}", set.name, set.about);
         print_line!("    licence  {}", set.licence);
@@ -102,6 +107,15 @@ fn list() {
     for family in lockstep_link::Families::built_in().families {
         print_line!("{}   {}", family.name, family.provenance);
     }
+    print_line!("\nfrozen splits, such as --traces split:norway-3g:test=FOLDER");
+    for (name, _) in FROZEN {
+        let Manifest { source, train, validation, test, .. } = Manifest::open(name)?;
+        let [train, validation, test] = [train, validation, test].map(|part| part.len());
+        print_line!(
+            "{name}   {train} to train on, {validation} for validation, {test} to judge by; files from {source}"
+        );
+    }
+    Ok(())
 }
 
 fn get(arguments: &GetArguments) -> Result<()> {

@@ -1,16 +1,15 @@
 //! Splits a folder of traces: 80 % for training and 20 % for evaluation, and five walk-forward folds.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
 
-use lockstep_configuration::{content_hash, open_regular_file};
+use lockstep_configuration::content_hash;
 use lockstep_runner::output_file::write_text;
 
 use super::folder;
+use super::manifest::{File, Fold, Manifest, hash_of};
 
 /// Percentage of traces for training.
 const TRAINING: usize = 80;
@@ -28,37 +27,6 @@ pub struct SplitArguments {
     /// Write the manifest to this file as JSON.
     #[arg(long)]
     output: PathBuf,
-}
-
-#[derive(Debug, Serialize)]
-struct File {
-    path: String,
-    sha256: String,
-}
-
-/// A walk-forward fold: its training set is all parts before the evaluation part.
-#[derive(Debug, Serialize)]
-struct Fold {
-    train: Vec<String>,
-    test: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Manifest {
-    folder: String,
-    seed: u64,
-    files: Vec<File>,
-    train: Vec<String>,
-    test: Vec<String>,
-    walk_forward: Vec<Fold>,
-}
-
-/// SHA-256 of the regular file `path`.
-fn hash_of(path: &Path) -> Result<String> {
-    let mut bytes = Vec::new();
-    let read = open_regular_file(path).and_then(|mut file| file.read_to_end(&mut bytes));
-    read.with_context(|| path.display().to_string())?;
-    Ok(content_hash(&bytes))
 }
 
 /// Shuffles names by the hashes of seed and name. The order is the same on every machine.
@@ -90,9 +58,11 @@ pub fn run(arguments: &SplitArguments) -> Result<()> {
     let names = shuffled(files.iter().map(|file| file.path.clone()).collect(), arguments.seed);
     let (train, test) = names.split_at(training(names.len()));
     let manifest = Manifest {
+        source: String::new(),
         folder: arguments.folder.display().to_string(),
         seed: arguments.seed,
         train: train.to_vec(),
+        validation: Vec::new(),
         test: test.to_vec(),
         walk_forward: walk_forward(&names),
         files,

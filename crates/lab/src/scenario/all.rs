@@ -8,14 +8,15 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_configuration::{OptionValue, ScenarioArguments, Share, run_scenario};
 use lockstep_control::Controllers;
-use lockstep_runner::output_file::{self, write_json};
+use lockstep_runner::output_file::{self, write_json, write_text};
 use lockstep_runner::progress::{Progress, figure};
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_sim::in_parallel;
 use lockstep_sim::scenario::{Metrics, Scenario};
 
+use super::bands::{self, Bands};
 use super::{log_sessions, table};
 use crate::model::open_model;
 
@@ -39,6 +40,19 @@ pub(super) struct AllArguments {
     /// Write the metrics to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Check the metrics against the pass bands in this TOML file. Exit status 1 if a metric is outside its band.
+    #[arg(long, value_name = "BANDS")]
+    check: Option<PathBuf>,
+    /// Write every band and value of --check to this file as HTML.
+    #[arg(long, value_name = "FILE", requires = "check")]
+    html: Option<PathBuf>,
+    /// Write pass bands around the metrics of this run to this file, as TOML.
+    #[arg(long, value_name = "BANDS")]
+    write_bands: Option<PathBuf>,
+    /// Margin of --write-bands on both sides of a value: `0.1` or `10%`. It is at least 10 kb/s, 5 ms, 1 second, 1
+    /// percentage point, or 0.05 of a ratio.
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = Share::from_word)]
+    margin: Share,
     #[command(flatten)]
     session: SessionArguments,
 }
@@ -140,8 +154,10 @@ fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {
 }
 
 pub(super) fn run(all: &AllArguments, controllers: &Controllers) -> Result<()> {
-    let inputs: Vec<&Path> = all.codec_model.as_deref().into_iter().collect();
-    output_file::check(&[("--json", all.json.as_deref())], &inputs)?;
+    let inputs: Vec<&Path> = [&all.codec_model, &all.check].into_iter().flatten().map(PathBuf::as_path).collect();
+    let outputs = [("--json", &all.json), ("--html", &all.html), ("--write-bands", &all.write_bands)];
+    output_file::check(&outputs.map(|(option, path)| (option, path.as_deref())), &inputs)?;
+    let bands = all.check.as_deref().map(Bands::open).transpose()?;
     let wanted = |scenario: &Scenario| match &all.section {
         Some(wanted) => section(&scenario.source).starts_with(wanted.as_str()),
         None => true,
@@ -206,7 +222,49 @@ pub(super) fn run(all: &AllArguments, controllers: &Controllers) -> Result<()> {
         write_json(path, &document)?;
         print_line!("results       {}", path.display());
     }
-    Ok(())
+    if let Some(path) = &all.write_bands {
+        let rows = rows.iter().map(|row| (row.scenario.as_str(), &row.metrics));
+        write_text(path, &Bands::around(rows, all.margin.get())?.to_toml(&serde_json::to_string(&all.arguments)?))?;
+        print_line!("bands         {}", path.display());
+    }
+    let (Some(bands), Some(path)) = (&bands, &all.check) else { return Ok(()) };
+    let ran = rows.iter().map(|row| (row.scenario.as_str(), Some(&row.metrics)));
+    let failed = failures.iter().map(|(name, _)| (name.as_str(), None));
+    compare(bands, path, ran.chain(failed), all)
+}
+
+/// Compares the metrics of a run with `bands` from `path`, and prints the failures.
+///
+/// # Errors
+/// If a metric is outside its band.
+fn compare<'a>(
+    bands: &Bands,
+    path: &Path,
+    ran: impl Iterator<Item = (&'a str, Option<&'a Metrics>)>,
+    all: &AllArguments,
+) -> Result<()> {
+    let checks = bands.check(ran)?;
+    if let Some(html) = &all.html {
+        write_text(html, &bands::page(&checks, path))?;
+        print_line!("page          {}", html.display());
+    }
+    let shown = path.display();
+    if checks.is_empty() {
+        bail!("cannot check against {shown}: it has no band for these scenarios; write some with --write-bands");
+    }
+    let failures: Vec<Vec<String>> = checks.iter().filter(|check| !check.passes()).map(bands::Check::cells).collect();
+    if failures.is_empty() {
+        print_line!("\nall {} metrics are in their bands", checks.len());
+        return Ok(());
+    }
+    print_line!("");
+    table(&bands::COLUMNS, bands::WORDS, &failures, all.markdown);
+    bail!(
+        "{} of {} metrics are outside their bands in {shown}; if the change is intended, run with --write-bands instead \
+         of --check",
+        failures.len(),
+        checks.len()
+    )
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use lockstep_runner::progress::figure;
 
 use super::study::{CommonArguments, DECIDED, each, refuse, write};
 use super::sweep::Seeds;
+use crate::data::with_splits;
 use designs::{Design, FULL_THROTTLE, TODAY, designs};
 use reaction::Reaction;
 use recovery::Recovery;
@@ -246,8 +247,9 @@ pub fn run(arguments: &SourcesArguments, is_given: &dyn Fn(&str) -> bool) -> Res
     if !takes(Links::Varying) && (arguments.coded || !arguments.traces.is_empty()) {
         bail!("--traces and --coded require varying links; add them to --links");
     }
-    let given = arguments.common.settings(CallArguments::default(), &arguments.traces)?;
-    let traces: Vec<TraceName> = match &arguments.traces[..] {
+    let named = with_splits(&arguments.traces)?;
+    let given = arguments.common.settings(CallArguments::default(), &named)?;
+    let traces: Vec<TraceName> = match &named[..] {
         [] => TRACES.map(TraceName::from).to_vec(),
         given => given.iter().map(|name| TraceName::from(name.as_str())).collect(),
     };

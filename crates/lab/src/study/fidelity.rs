@@ -21,6 +21,7 @@ use lockstep_runner::progress::figure;
 
 use super::{CommonArguments, TRIED_SECONDS, coded_seconds, write};
 use crate::compare::{LiveAndSimulated, both_ways};
+use crate::data::with_splits;
 use crate::journal::Journal;
 use crate::model::model_of;
 use crate::sweep::contents::Contents;
@@ -302,8 +303,9 @@ fn announcement(cells: usize, open: &[&CallSettings], draws: u32, live: usize) -
 
 /// Runs the study. `one_codec` restricts the table to the codec of the options.
 pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> {
-    let given = arguments.common.settings(CallArguments::default(), &arguments.traces)?;
-    let names: Vec<TraceName> = match &arguments.traces[..] {
+    let named = with_splits(&arguments.traces)?;
+    let given = arguments.common.settings(CallArguments::default(), &named)?;
+    let names: Vec<TraceName> = match &named[..] {
         [] => TRACES.into_iter().map(TraceName::from).collect(),
         traces => traces.iter().map(|trace| TraceName::from(trace.as_str())).collect(),
     };

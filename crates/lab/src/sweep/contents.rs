@@ -5,7 +5,8 @@ use std::io::copy;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use md5::{Digest, Md5};
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
 use walkdir::{DirEntry, WalkDir};
 
 use lockstep_configuration::open_regular_file;
@@ -53,17 +54,17 @@ const MAX_TOTAL_BYTES: u64 = 4 << 30;
 /// Maximum depth of folders.
 const DEEPEST: usize = 16;
 
-/// Hashes of files, each read once. They are MD5: they detect edits, not forgery.
+/// SHA-256 of files, each read once.
 #[derive(Debug, Default)]
 pub struct Contents {
     known: HashMap<PathBuf, String>,
 }
 
-fn hexadecimal(hash: Md5) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+fn hexadecimal(hash: Sha256) -> String {
+    HEXLOWER.encode(&hash.finalize())
 }
 
-fn add(hash: &mut Md5, path: &Path) -> Result<()> {
+fn add(hash: &mut Sha256, path: &Path) -> Result<()> {
     let read = open_regular_file(path).and_then(|mut file| copy(&mut file, hash));
     read.map(drop).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -74,7 +75,7 @@ impl Contents {
         if let Some(known) = self.known.get(path) {
             return Ok(known.clone());
         }
-        let mut hash = Md5::new();
+        let mut hash = Sha256::new();
         add(&mut hash, path)?;
         let hash = hexadecimal(hash);
         self.known.insert(path.to_path_buf(), hash.clone());
@@ -109,7 +110,7 @@ pub fn of_estimator(path: &Path) -> Result<String> {
     let file = Process::file(path)?;
     let folder = file.parent().context("the estimator's file is in no folder")?;
     let walk = WalkDir::new(folder).follow_links(true).max_depth(DEEPEST).sort_by_file_name();
-    let mut hash = Md5::new();
+    let mut hash = Sha256::new();
     let (mut entries, mut bytes) = (0, 0);
     for entry in walk.into_iter().filter_entry(is_open) {
         entries += 1;
@@ -147,11 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hash_equals_the_reference_md5() {
+    fn hash_equals_the_reference_sha_256() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "abc").unwrap();
-        assert_eq!(Contents::default().of_file(&path).unwrap(), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(
+            Contents::default().of_file(&path).unwrap(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
         assert!(Contents::default().of_file(&folder.path().join("b")).unwrap_err().to_string().contains("cannot read"));
     }
 

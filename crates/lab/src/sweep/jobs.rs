@@ -5,19 +5,19 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
 use lockstep_configuration::{
-    CallArguments, CallRecord, CallSettings, CodecKind, ControllerName, NamedTrace, TraceName,
+    CallArguments, CallRecord, CallSettings, CodecKind, ControllerName, NamedTrace, TraceName, content_hash,
 };
 use lockstep_control::Controllers;
 
 use super::SweepArguments;
 use super::contenders::{self, Contender};
 use super::contents::{self, Contents};
+use crate::data::with_splits;
 
 /// Codec of a call in a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -108,6 +108,12 @@ pub struct Job {
     pub model_hash: Option<String>,
     /// Hash of a foreign estimator or controller program, with all its input files.
     pub estimator_hash: Option<String>,
+    /// Hash of the file of the trace.
+    pub trace_hash: Option<String>,
+    /// Hash of the file of the reverse trace.
+    pub reverse_hash: Option<String>,
+    /// Hash of the file of the clip.
+    pub clip_hash: Option<String>,
     /// All other settings.
     pub call: CallSettings,
 }
@@ -125,6 +131,9 @@ impl Job {
             ("codec_model_hash", text(self.codec_model_hash.clone())),
             ("model_hash", text(self.model_hash.clone())),
             ("estimator_hash", text(self.estimator_hash.clone())),
+            ("trace_hash", text(self.trace_hash.clone())),
+            ("reverse_hash", text(self.reverse_hash.clone())),
+            ("clip_hash", text(self.clip_hash.clone())),
             ("python", path(self.call.estimator.as_ref().and_then(|estimator| estimator.python.as_ref()))),
         ];
         record.into_iter().chain(of_the_sweep).map(|(name, value)| (name.to_owned(), value)).collect()
@@ -173,7 +182,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
     let open = |name: &str| NamedTrace::open(&TraceName::from(name));
     let mut traces = Vec::new();
-    for name in named {
+    for name in &with_splits(named)? {
         if !Path::new(name).is_dir() {
             traces.push(open(name)?);
             continue;
@@ -195,19 +204,37 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
     Ok(traces)
 }
 
-/// Computes the key of a job without one.
-fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
-    let mut hash = Md5::new();
-    hash.update(program);
-    hash.update(serde_json::to_vec(&job.settings())?);
-    let call = &job.call;
-    let reverse = call.link.reverse.iter().map(|reverse| reverse.name().as_path());
-    for path in [call.link.trace.name().as_path(), call.clip.as_path()].into_iter().chain(reverse) {
-        if path.is_file() {
-            hash.update(contents.of_file(path)?);
+impl Job {
+    /// The call of `call` with `codec`, under the controller's name, without hashes and key.
+    pub fn new(name: String, codec: SweepCodec, mut call: CallSettings) -> Self {
+        call.control.codec = codec.kind();
+        call.modelled = codec.is_modelled();
+        Self {
+            key: String::new(),
+            name,
+            codec,
+            codec_model: None,
+            codec_model_hash: None,
+            model_hash: None,
+            estimator_hash: None,
+            trace_hash: None,
+            reverse_hash: None,
+            clip_hash: None,
+            call,
         }
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+
+    /// Sets the hashes of the files of traces and clip, and the key.
+    pub fn finish(&mut self, program: &str, contents: &mut Contents) -> Result<()> {
+        let mut hash = |path: &Path| path.is_file().then(|| contents.of_file(path)).transpose();
+        let link = &self.call.link;
+        self.trace_hash = hash(link.trace.name().as_path())?;
+        self.reverse_hash = link.reverse.as_ref().map(|reverse| hash(reverse.name().as_path())).transpose()?.flatten();
+        self.clip_hash = hash(self.call.clip.as_path())?;
+        // The settings include the hashes.
+        self.key = content_hash(format!("{program} {}", serde_json::to_string(&self.settings())?).as_bytes());
+        Ok(())
+    }
 }
 
 /// All calls of `arguments` in the order of the rows: by controller name, codec, trace and seed.
@@ -248,42 +275,20 @@ pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<
                     let mut call = settings.clone();
                     call.link.trace.clone_from(trace);
                     call.link.seed = seed;
-                    call.control.codec = codec.kind();
-                    call.modelled = codec.is_modelled();
                     let mut job = Job {
-                        key: String::new(),
-                        name: name.clone(),
-                        codec,
                         codec_model: arguments.codec_model.clone().filter(|_| codec.is_modelled()),
                         codec_model_hash: codec_model_hash.clone().filter(|_| codec.is_modelled()),
                         model_hash: model_hash.clone(),
                         estimator_hash: estimator_hash.clone(),
-                        call,
+                        ..Job::new(name.clone(), codec, call)
                     };
-                    job.key = key(&program, &job, &mut contents)?;
+                    job.finish(&program, &mut contents)?;
                     jobs.push(job);
                 }
             }
         }
     }
     Ok(jobs)
-}
-
-#[cfg(test)]
-impl Job {
-    /// A job for tests, without names and hashes.
-    pub fn nameless(codec: SweepCodec, call: CallSettings) -> Self {
-        Self {
-            key: String::new(),
-            name: String::new(),
-            codec,
-            codec_model: None,
-            codec_model_hash: None,
-            model_hash: None,
-            estimator_hash: None,
-            call,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -298,9 +303,7 @@ mod tests {
     fn job(codec: SweepCodec, change: impl FnOnce(&mut CallArguments)) -> Job {
         let mut options = CallArguments { trace: Some(TraceName::from("constant:1mbps")), ..CallArguments::default() };
         change(&mut options);
-        let mut call = options.settings().unwrap();
-        (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
-        Job::nameless(codec, call)
+        Job::new(String::new(), codec, options.settings().unwrap())
     }
 
     #[test]
@@ -384,7 +387,8 @@ mod tests {
                 options.estimator = Some(PathBuf::from("mine.py"));
             });
             change(&mut job);
-            key("this", &job, &mut Contents::default()).unwrap()
+            job.finish("this", &mut Contents::default()).unwrap();
+            job.key
         };
         let before = key(&|_| ());
         let mut keys = vec![
@@ -416,7 +420,10 @@ mod tests {
             fs::write(&file, serde_json::to_string(&families).unwrap()).unwrap();
             let forward = job(SweepCodec::Modelled, |options| options.trace = Some(TraceName::from(&*words)));
             let reverse = job(SweepCodec::Modelled, |options| options.reverse = Some(TraceName::from(&*words)));
-            [forward, reverse].map(|job| super::key("this", &job, &mut Contents::default()).unwrap())
+            [forward, reverse].map(|mut job| {
+                job.finish("this", &mut Contents::default()).unwrap();
+                job.key
+            })
         };
         let before = key(100);
         assert_eq!(key(100), before);

@@ -3,9 +3,10 @@
 mod contenders;
 pub(super) mod contents;
 mod finished;
-mod jobs;
+pub(super) mod jobs;
 pub(super) mod remote;
-mod rows;
+pub(super) mod rows;
+pub(super) mod submitted;
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -42,8 +43,8 @@ pub struct SweepArguments {
     /// The codecs, separated by commas, instead of --codec and --modelled.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "modelled")]
     codecs: Vec<SweepCodec>,
-    /// Traces: a file, a folder of files, or a generated one. Repeatable, with several values each. Default: the one of
-    /// --trace.
+    /// Traces: a file, a folder of files, or a generated one. Repeatable, with several values each. `split:NAME=FOLDER`
+    /// is a split of `lockstep data list`, `split:NAME:test=FOLDER` its test part. Default: the one of --trace.
     #[arg(long, num_args = 1..)]
     traces: Vec<String>,
     /// Seeds of everything random: `1-5`, or `1,4,7`. Default: the one of --seed.
@@ -82,7 +83,7 @@ fn session_name(job: &Job) -> Result<(&'static str, String)> {
 }
 
 /// Runs one call and writes its session log if `session` requests it.
-fn call(job: &Job, session: &SessionArguments) -> Result<Scores> {
+pub(super) fn call(job: &Job, session: &SessionArguments) -> Result<Scores> {
     let (kind, name) = session_name(job)?;
     let log = session.open(kind, "both", Some(&name))?;
     let meter = log.as_ref().map(|_| SharedSessionMeter::new(Timestamp::ZERO));

@@ -1,7 +1,6 @@
 //! The rows of a sweep: all settings and all scores of each call.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 use std::path::Path;
 
 use anyhow::Result;
@@ -15,7 +14,10 @@ use lockstep_runner::parquet_table::{self, Values};
 use super::jobs::Job;
 
 /// The first column: name of the controller with its model or estimator.
-const NAME: &str = "name";
+pub const NAME: &str = "name";
+
+/// The second column: version of the command that ran the call.
+pub const VERSION: &str = "lockstep";
 
 /// The first settings; the others follow by name.
 const FIRST: [&str; 6] = ["controller", "codec", "trace", "seed", "clip", "seconds"];
@@ -52,6 +54,12 @@ fn column(name: &str, values: &[&Value]) -> Values {
     Values::Texts(values.iter().map(|value| text(value)).collect())
 }
 
+/// Column of the setting `name`: the name itself, or with a suffix if a score has this name.
+pub fn column_name(name: &str) -> String {
+    let is_score = SCORES.iter().any(|(score, _)| *score == name);
+    if is_score { format!("{name}_asked") } else { name.to_owned() }
+}
+
 /// Every setting of these calls as a column. A setting with the name of a score gets the suffix `_asked`: `vmaf_asked`
 /// is whether VMAF was requested.
 fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(String, Values)> {
@@ -60,8 +68,7 @@ fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(String, Values)> {
     let others: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|name| !first.contains(name)).collect();
     let column = |name: &String| {
         let values: Vec<&Value> = rows.iter().map(|row| row.get(name).unwrap_or(&Value::Null)).collect();
-        let is_score = SCORES.iter().any(|(score, _)| score == name);
-        (if is_score { format!("{name}_asked") } else { name.clone() }, column(name, &values))
+        (column_name(name), column(name, &values))
     };
     first.iter().chain(others).map(column).collect()
 }
@@ -78,10 +85,10 @@ fn p95(delay: Option<DelayScores>) -> Option<f64> {
     delay.map(|delay| delay.p95)
 }
 
-type Score = fn(&Scores) -> Option<f64>;
+pub type Score = fn(&Scores) -> Option<f64>;
 
 /// The scores, named as in the JSON of a call, with `_` for each level.
-const SCORES: &[(&str, Score)] = &[
+pub const SCORES: &[(&str, Score)] = &[
     ("scored_seconds", |scores| Some(scores.scored_seconds)),
     ("video_delay_ms_p50", |scores| p50(scores.video_delay_ms)),
     ("video_delay_ms_mean", |scores| middle(scores.video_delay_ms)),
@@ -144,7 +151,8 @@ pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
         ((*name).to_owned(), Values::Numbers(values))
     });
     let names = rows.iter().map(|(job, _)| job.name.clone()).collect();
-    let names = iter::once((NAME.to_owned(), Values::Texts(names)));
+    let versions = vec![env!("CARGO_PKG_VERSION").to_owned(); rows.len()];
+    let names = [(NAME.to_owned(), Values::Texts(names)), (VERSION.to_owned(), Values::Texts(versions))].into_iter();
     let columns: Vec<(String, Values)> = names.chain(settings).chain(scores).collect();
     output_file::write(path, |output| parquet_table::write(output, "call", columns))
 }
@@ -224,10 +232,10 @@ mod tests {
     #[test]
     fn columns_are_unique() {
         let call = CallArguments::default().settings().unwrap();
-        let job = Job::nameless(SweepCodec::Functional, call);
+        let job = Job::new(String::new(), SweepCodec::Functional, call);
         let columns = settings([&job].into_iter());
         let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        names.extend(SCORES.iter().map(|(name, _)| *name).chain([NAME]));
+        names.extend(SCORES.iter().map(|(name, _)| *name).chain([NAME, VERSION]));
         let different: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(different.len(), names.len(), "{names:?}");
         assert!(names.contains(&"vmaf") && names.contains(&"vmaf_asked"));

@@ -8,7 +8,7 @@ use super::report::{FlowReport, ScenarioReport};
 
 /// Metrics of RFC 8868, section 3, one number each. Rates and delays are means over the media flows. `None` if the
 /// scenario has nothing to measure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Metrics {
     /// Sending rate, kb/s (metric 1).
     pub sent_kbps: f64,
