@@ -1,7 +1,7 @@
 //! Identity of a listener: a key pair and the secret of its tickets; and the TLS configuration of both ends.
 //!
 //! Keys are raw public keys (RFC 7250): a ticket names the key itself, so no certificate is needed. Browsers require a
-//! certificate, so a listener for them shows one to every joiner, and its ticket names the certificate's hash.
+//! certificate. A listener for them shows one to every joiner, and its ticket names the certificate's hash.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -164,8 +164,8 @@ impl Identity {
         Ok(made)
     }
 
-    /// The same with a certificate, for browsers too. Browsers limit the life of a certificate, so the certificate and
-    /// with it the ticket change after at most 13 days. The file keeps the certificate until a day before it expires.
+    /// The same with a certificate, for browsers too. Browsers limit the life of a certificate. So the certificate
+    /// changes after at most 13 days, and with it the ticket. The file keeps the certificate until a day before it expires.
     ///
     /// # Errors
     /// Those of [`Self::standing`].
@@ -186,7 +186,7 @@ impl Identity {
         Ok(Self { certificate: Some(certificate), ..identity })
     }
 
-    /// The identity in the file at `path`, and its certificate; `None` if there is no file.
+    /// The identity in the file at `path`, and its certificate; `None` if the file does not exist.
     fn read(path: &Path) -> Result<Option<(Self, Option<Certificate>)>, LiveError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,

@@ -198,8 +198,8 @@ impl FromStr for Ticket {
         let [version] = take(&mut rest)?;
         let servers = match version {
             VERSION => 0..=0,
-            VERSION_WITH_RENDEZVOUS => 1..=MOST_SERVERS,
-            VERSION_WITH_CERTIFICATE => 0..=MOST_SERVERS,
+            VERSION_WITH_RENDEZVOUS => 1..=MAX_SERVERS,
+            VERSION_WITH_CERTIFICATE => 0..=MAX_SERVERS,
             _ => return Err(TicketError::Version(version)),
         };
         let (key, secret) = (take(&mut rest)?, take(&mut rest)?);

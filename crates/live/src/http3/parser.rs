@@ -5,7 +5,7 @@ use web_transport_proto::{Capsule, CapsuleError, ConnectRequest, Frame, Settings
 /// Path of the CONNECT request.
 pub(super) const PATH: &str = "/lockstep";
 /// Longest frame of a known type, and longest capsule, in bytes. Browsers send some hundred.
-const LONGEST: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// The peer breaks the protocol or exceeds a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Frames {
                 self.waiting.drain(..header + skipped as usize);
                 continue;
             }
-            let length = usize::try_from(length).ok().filter(|&length| length <= LONGEST).ok_or(Malformed)?;
+            let length = usize::try_from(length).ok().filter(|&length| length <= MAX_BYTES).ok_or(Malformed)?;
             let Some(payload) = rest.get(..length) else { return Ok(None) };
             let payload = payload.to_vec();
             self.waiting.drain(..header + length);
@@ -146,7 +146,7 @@ impl RequestStream {
                     }
                     continue;
                 }
-                Err(CapsuleError::UnexpectedEnd | CapsuleError::VarInt(_)) if self.capsules.len() <= LONGEST => {}
+                Err(CapsuleError::UnexpectedEnd | CapsuleError::VarInt(_)) if self.capsules.len() <= MAX_BYTES => {}
                 Err(_) => return Err(Malformed),
             }
             match self.frames.next()? {
@@ -214,11 +214,11 @@ pub fn read_streams<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone) {
             }) {
                 assert!(request.is_connected, "{event:?}");
             }
-            assert!(refused[0] || request.frames.waiting.len() <= LONGEST + 2 * VarInt::MAX_SIZE);
-            assert!(refused[0] || request.capsules.len() <= LONGEST);
+            assert!(refused[0] || request.frames.waiting.len() <= MAX_BYTES + 2 * VarInt::MAX_SIZE);
+            assert!(refused[0] || request.capsules.len() <= MAX_BYTES);
         }
         refused[1] = refused[1] || control.extend(part).is_err();
-        assert!(refused[1] || control.frames.waiting.len() <= LONGEST + 2 * VarInt::MAX_SIZE);
+        assert!(refused[1] || control.frames.waiting.len() <= MAX_BYTES + 2 * VarInt::MAX_SIZE);
     }
 }
 

@@ -121,7 +121,7 @@ impl Page {
     fn control_messages(&self) -> Vec<Message> {
         let mut messages = Messages::default();
         messages.extend(self.received(self.control));
-        std::iter::from_fn(|| messages.next_message().expect("well-formed")).collect()
+        std::iter::from_fn(|| messages.poll().expect("well-formed")).collect()
     }
 
     /// Status of the answer, and the code with which the listener closed the session.
@@ -363,7 +363,7 @@ fn messages_travel_both_ways_in_the_second_stream() {
     assert!(received, "{:?}", visit.events);
     let mut reader = ReliableReader::default();
     reader.extend(visit.page.received(visit.page.messages));
-    assert_eq!(reader.next_message().map(|message| message.map(|(_, payload)| payload)), Ok(Some(b"welcome".to_vec())));
+    assert_eq!(reader.poll().map(|message| message.map(|(_, payload)| payload)), Ok(Some(b"welcome".to_vec())));
     assert!(visit.page.datagrams.iter().any(|(_, bytes)| bytes.ends_with(b"now")));
 }
 
