@@ -19,13 +19,14 @@ pub mod state_restore;
 pub mod ticket;
 pub mod trace;
 pub mod transport_ends;
+pub mod web;
 pub mod wire;
 
 /// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     ("decode", decode::run),
     ("decode_sequence", decode_sequence::run),
     ("encode_round_trip", encode_round_trip::run),
@@ -38,6 +39,7 @@ pub const TARGETS: [Target; 14] = [
     ("model", model::run),
     ("ticket", ticket::run),
     ("control", control::run),
+    ("web", web::run),
     ("rendezvous", rendezvous::run),
     ("recording", recording::run),
 ];

@@ -5,9 +5,9 @@
 
 use arbitrary::Unstructured;
 use lockstep_control::recording::{Answer, Event, Header, Kept, RecordedInput};
-use lockstep_control::{Algorithm, InFlight, PathObserver, ControllerSetup};
+use lockstep_control::{Algorithm, ControllerSetup, InFlight, PathObserver};
 use lockstep_link::Trace;
-use lockstep_live::{Ticket, fuzzing};
+use lockstep_live::{ListenerKey, Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
 use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
@@ -279,15 +279,37 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
 /// Seeds of tickets, call streams and rendezvous messages.
 fn calls() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let addresses = ["192.0.2.7:4600", "[2001:db8::7]:4600"].map(|text| text.parse().expect("an address"));
-    let plain = Ticket { key: [7; 32], secret: [9; 16], addresses: addresses.into(), rendezvous: Vec::new() };
+    let plain = Ticket {
+        key: ListenerKey::PublicKey([7; 32]),
+        secret: [9; 16],
+        addresses: addresses.into(),
+        rendezvous: Vec::new(),
+    };
     let met = Ticket { rendezvous: addresses.into(), ..plain.clone() };
+    let web = Ticket { key: ListenerKey::CertificateHash([7; 32]), ..plain.clone() };
     let said = [&[2, 7, 192, 0][..], &[9; 16]].concat();
     // Join, welcome, presence and close, in parts of five bytes.
     let join = [&[0, 19, 1, 2, 2][..], &[3; 16]].concat();
     let stream = [&[5][..], &join, &[0, 2, 2, 2], &[0, 2, 5, 1], &[0, 3, 4, 0, 0]].concat();
+    // A CONNECT request, and the capsule that closes its session; settings.
+    let fields = [
+        &[0, 0, 0xcf, 0xd7, 0x50, 9][..],
+        b"192.0.2.7",
+        &[0x51, 9],
+        b"/lockstep",
+        &[0x27, 2],
+        b":protocol",
+        &[12],
+        b"webtransport",
+    ]
+    .concat();
+    let request = [&[40, 1, fields.len() as u8][..], &fields, &[0, 7, 0x68, 0x43, 4, 0, 0, 0, 0]].concat();
     let mut seeds = vec![
+        ("web", "request", request),
+        ("web", "settings", vec![3, 4, 4, 0x33, 1, 8, 1]),
         ("ticket", "plain", plain.to_string().into_bytes()),
         ("ticket", "met", met.to_string().into_bytes()),
+        ("ticket", "web", format!("http://127.0.0.1:4680/#{web}").into_bytes()),
         ("ticket", "said", said),
         ("control", "call", stream),
     ];

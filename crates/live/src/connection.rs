@@ -35,10 +35,10 @@ use link::{Link, StreamRead};
 use lockstep_session::control::{CallKind, Message};
 use lockstep_session::messages::{self, Delivery, LatestChannels, MessageError};
 use lockstep_session::presence::Presence;
-use lockstep_session::probe::{answer_to, answered, challenge, is_resumed, resumed};
+use lockstep_session::probe::{answer_to, answered, challenge, is_keep_alive, is_resumed, keep_alive, resumed};
 use lockstep_session::stream::StreamName;
 use lockstep_session::ticket::{Secret, Ticket};
-use loss::{code, loss_of};
+use loss::{code, loss_of, loss_of_page, loss_of_session};
 
 /// Links at a listener that are not part of the call; further ones are ignored.
 const MAX_PENDING_LINKS: usize = 8;
@@ -287,7 +287,11 @@ impl Connection {
             }
             let Some(event) = link.quic.poll() else { break };
             match event {
-                Event::Connected => self.connected(handle, at),
+                Event::HandshakeDataReady if matches!(self.role, Role::Listener { .. }) => link.on_handshake(),
+                Event::Connected => {
+                    self.connected(handle, at);
+                    self.read(handle, at);
+                }
                 Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Readable { .. }) => {
                     self.read(handle, at);
                     self.read_reliable(handle, at);
@@ -296,19 +300,25 @@ impl Connection {
                     link.write();
                     link.write_reliable();
                 }
-                Event::Stream(StreamEvent::Finished { .. }) if self.chosen == Some(handle) => self.end(at),
+                Event::Stream(StreamEvent::Finished { id }) if link.is_last(id) => {
+                    link.close_if_due(at, self.origin.instant(at), true);
+                    if self.chosen == Some(handle) {
+                        self.end(at);
+                    }
+                }
                 Event::DatagramReceived => {
-                    while let Some(datagram) = link.quic.datagrams().recv() {
+                    while let Some(datagram) = link.next_datagram() {
                         if self.chosen != Some(handle) {
                             continue;
                         }
                         match (&mut self.role, answer_to(&datagram), answered(&datagram)) {
                             (Role::Listener { .. }, Some(answer), _) => {
-                                let _ = link.quic.datagrams().send(answer.into(), true);
+                                link.send_datagram(answer);
                             }
                             (Role::Joiner { route, .. }, _, Some(token)) => {
                                 self.events.extend(route.answered(token).then_some(ConnectionEvent::Moved));
                             }
+                            _ if is_keep_alive(&datagram) => {}
                             _ if is_resumed(&datagram) => self.events.push_back(ConnectionEvent::Returned),
                             _ if messages::is_latest(&datagram) => {
                                 if let Some((channel, sent_at, payload)) = self.latest.received(&datagram) {
@@ -320,7 +330,10 @@ impl Connection {
                         }
                     }
                 }
-                Event::ConnectionLost { reason } => self.lost(handle, loss_of(reason)),
+                Event::ConnectionLost { reason } => {
+                    let loss = if link.is_page() { loss_of_page(reason) } else { loss_of(reason) };
+                    self.lost(handle, loss);
+                }
                 _ => {}
             }
         }
@@ -359,6 +372,11 @@ impl Connection {
             match read {
                 StreamRead::Nothing => return,
                 StreamRead::Malformed => return self.refuse(handle, TicketRefusal::Malformed, at),
+                StreamRead::Closed(code) if chosen => {
+                    self.events.push_back(ConnectionEvent::Lost(loss_of_session(code)));
+                    return self.end(at);
+                }
+                StreamRead::Closed(_) => return link.quic.close(self.origin.instant(at), 0u32.into(), Bytes::new()),
                 StreamRead::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind, at),
                 StreamRead::Message(Message::Welcome) if chosen => {}
                 StreamRead::Message(Message::Transport(datagram)) if chosen => {
@@ -417,7 +435,7 @@ impl Connection {
             Delivery::Latest { channel } => {
                 let datagram = self.latest.datagram(channel, now, &message.payload);
                 let length = datagram.len();
-                let _ = link.quic.datagrams().send(datagram.into(), true);
+                link.send_datagram(datagram);
                 length
             }
         };
@@ -460,7 +478,7 @@ impl Connection {
     fn refuse(&mut self, handle: usize, refusal: TicketRefusal, at: Timestamp) {
         let now = self.origin.instant(at);
         if let Some(link) = self.links.get_mut(&handle) {
-            link.quic.close(now, code(refusal), Bytes::new());
+            link.close(at, now, code(refusal));
         }
         if self.chosen == Some(handle) {
             self.lost(handle, Loss::Broken("the other end sent a malformed message".to_owned()));
@@ -504,13 +522,13 @@ impl Connection {
 
     /// Largest datagram that the path is known to carry; `None` before the other end has joined.
     pub(crate) fn largest_datagram(&mut self) -> Option<usize> {
-        self.links.get_mut(&self.chosen?)?.quic.datagrams().max_size()
+        self.links.get_mut(&self.chosen?)?.largest_datagram()
     }
 
     /// Sends a datagram; the path loses it if it is too large.
     pub(crate) fn send(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            let _ = link.quic.datagrams().send(datagram.into(), true);
+            link.send_datagram(datagram);
         }
     }
 
@@ -562,6 +580,7 @@ impl Connection {
             let Some(link) = self.links.get_mut(&handle) else { continue };
             if let Some(transmit) = link.quic.poll_transmit(instant, 1, buffer) {
                 self.last_sent = now;
+                link.note_datagram(now);
                 let to = match &self.role {
                     Role::Joiner { route, .. } if routed => route.current().unwrap_or(transmit.destination),
                     _ => transmit.destination,
@@ -585,10 +604,10 @@ impl Connection {
         let (origin, chosen) = (self.origin, self.chosen);
         let links = self.links.iter_mut().filter_map(|(&handle, link)| {
             let patience = (pending && chosen != Some(handle)).then(|| link.since + PATIENCE);
-            Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience])
+            Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience, link.closes_at()])
         });
-        let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
         let links = links.min();
+        let keep_alive = self.keep_alive_at();
         let meeting = self.meeting_timeout();
         let closing = self.closing.map(|closing| closing.until);
         Timestamp::earliest([links, keep_alive, closing, meeting].map(|at| at.filter(|_| !self.over)))
@@ -604,6 +623,7 @@ impl Connection {
             if link.quic.poll_timeout().is_some_and(|at| at <= instant) {
                 link.quic.handle_timeout(instant);
             }
+            link.close_if_due(now, instant, false);
             let late = self.chosen != Some(handle) && now >= link.since + PATIENCE;
             if late && matches!(self.role, Role::Listener { .. }) {
                 if !link.quic.is_closed() {
@@ -614,14 +634,26 @@ impl Connection {
             self.follow(handle, now);
         }
         self.find_routes(now);
-        if now >= self.last_sent + KEEP_ALIVE
+        if self.keep_alive_at().is_some_and(|at| at <= now)
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {
-            link.quic.ping();
-            // The timer restarts even if the ping cannot be sent.
+            // The timer restarts even if the ping or the datagram cannot be sent.
+            if link.is_page() {
+                link.send_datagram(keep_alive());
+                link.note_datagram(now);
+            } else {
+                link.quic.ping();
+            }
             self.last_sent = now;
         }
         self.give_up(now);
+    }
+
+    /// When the other end must next see that this end is alive. A page sees datagrams only.
+    fn keep_alive_at(&self) -> Option<Timestamp> {
+        let link = self.links.get(&self.chosen?)?;
+        let since = if link.is_page() { link.datagram_at() } else { self.last_sent };
+        Some(since + KEEP_ALIVE)
     }
 
     /// Shortest round-trip time so far.

@@ -21,6 +21,7 @@ mod devices;
 mod display_queue;
 mod gate;
 mod handle;
+mod http3;
 mod identity;
 mod loop_event;
 mod measuring;
@@ -56,7 +57,9 @@ pub use lockstep_session::messages::{
 };
 pub use lockstep_session::presence::{Command, Presence};
 pub use lockstep_session::stream::{MAX_STREAMS, StreamName, StreamNameError};
-pub use lockstep_session::ticket::{MAX_ADDRESSES, MAX_SERVERS, PublicKey, Secret, Ticket, TicketError};
+pub use lockstep_session::ticket::{
+    CertificateHash, ListenerKey, MAX_ADDRESSES, MAX_SERVERS, PublicKey, Secret, Ticket, TicketError,
+};
 pub use lockstep_session::{
     CallEvent, Ended, Freshness, LiveError, Quality, ReceivingQuality, Route, SendingQuality, TicketRefusal, Warning,
 };
@@ -73,6 +76,7 @@ pub use sound::Loudspeaker;
 /// Parsers of untrusted bytes, for the fuzzer only.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::http3::read_streams;
     pub use crate::rendezvous::{messages, read_message};
     pub use lockstep_session::control::read_messages;
     pub use lockstep_session::messages::read_messages as read_application_messages;

@@ -177,7 +177,7 @@ impl Peer {
     #[must_use]
     pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
         let addresses = addresses.iter().copied().take(MAX_ADDRESSES).collect();
-        Ticket { key: identity.public(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
+        Ticket { key: identity.key(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
     }
 }
 

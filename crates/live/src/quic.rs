@@ -11,12 +11,15 @@ use ring::hmac::{HMAC_SHA256, Key};
 
 use crate::LiveError;
 use crate::gate::Names;
+use crate::http3;
 use crate::identity::{Identity, client, random};
 use crate::unlimited::Unlimited;
-use lockstep_session::ticket::PublicKey;
+use lockstep_session::ticket::ListenerKey;
 
 /// Assumed round-trip time before the first measurement. The first flight is retransmitted after three times this.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// Streams of a native peer: the control stream, and that of messages.
+const NATIVE_STREAMS: [u32; 2] = [1, 1];
 /// Receive window in bytes of each stream: the control stream, and that of messages.
 const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes of received datagrams that may wait.
@@ -29,8 +32,9 @@ const INCOMING_BYTES: u64 = 64 << 10;
 /// so it must not block.
 pub type Qlog = Box<dyn Write + Send + Sync>;
 
-/// Transport configuration of QUIC; times in the log start at `begun`.
-fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, LiveError> {
+/// Transport configuration of QUIC; times in the log start at `begun`. `streams` may be open at a time in each
+/// direction: bidirectional and unidirectional ones.
+fn transport(streams: [u32; 2], qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, LiveError> {
     let mut config = TransportConfig::default();
     // Lockstep acknowledges datagrams itself. QUIC's acknowledgements share their packets.
     let mut acknowledgements = AckFrequencyConfig::default();
@@ -44,8 +48,8 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, Live
         .initial_rtt(FIRST_ROUND_TRIP)
         // The call itself decides how long a silence may last.
         .max_idle_timeout(None)
-        .max_concurrent_bidi_streams(VarInt::from_u32(1))
-        .max_concurrent_uni_streams(VarInt::from_u32(1))
+        .max_concurrent_bidi_streams(VarInt::from_u32(streams[0]))
+        .max_concurrent_uni_streams(VarInt::from_u32(streams[1]))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(2 * STREAM_WINDOW))
         .send_window(2 * u64::from(STREAM_WINDOW))
@@ -105,8 +109,10 @@ pub(crate) fn endpoint(seed: &[u8], slot: Option<u8>) -> Result<(Arc<EndpointCon
 pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Result<Arc<ServerConfig>, LiveError> {
     let crypto = QuicServerConfig::try_from(identity.server()?).map_err(|error| wrong(&error))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    // These limits precede the choice of the protocol. The window of the connection bounds what may wait in any case.
+    let streams = if identity.admits_browsers() { http3::STREAMS } else { NATIVE_STREAMS };
     config
-        .transport_config(transport(qlog)?)
+        .transport_config(transport(streams, qlog)?)
         .migration(true)
         .max_incoming(MAX_INCOMING)
         .incoming_buffer_size(INCOMING_BYTES)
@@ -115,9 +121,9 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
 }
 
 /// Configuration of a joiner, which dials the holder of `key`.
-pub(crate) fn dialling(key: &PublicKey, qlog: Option<(Qlog, Instant)>) -> Result<ClientConfig, LiveError> {
+pub(crate) fn dialling(key: &ListenerKey, qlog: Option<(Qlog, Instant)>) -> Result<ClientConfig, LiveError> {
     let crypto = QuicClientConfig::try_from(client(key)?).map_err(|error| wrong(&error))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(transport(qlog)?);
+    config.transport_config(transport(NATIVE_STREAMS, qlog)?);
     Ok(config)
 }

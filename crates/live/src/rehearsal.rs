@@ -7,6 +7,7 @@
 mod garbage;
 mod meeting;
 mod nat;
+mod page;
 mod soak;
 mod survival;
 
@@ -376,8 +377,7 @@ impl World {
         let origin = Clock::start().origin();
         let identity = Identity::new().expect("there are random numbers");
         let rendezvous = if meet.by_rendezvous { vec![SERVER] } else { Vec::new() };
-        let ticket =
-            Ticket { key: identity.public(), secret: identity.secret(), addresses: vec![address(2)], rendezvous };
+        let ticket = Ticket { key: identity.key(), secret: identity.secret(), addresses: vec![address(2)], rendezvous };
         let now = Timestamp::ZERO;
         let listener = Self::listening(&identity, &ticket, meet, cast, origin, now);
         let joiner = Self::joining(&ticket, meet, cast, origin, now, address(1));

@@ -64,7 +64,7 @@ impl Listener {
         addresses.extend(self.sockets.addresses()?);
         addresses.truncate(if self.hidden { 0 } else { MAX_ADDRESSES });
         let rendezvous = self.rendezvous.clone();
-        Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses, rendezvous })
+        Ok(Ticket { key: self.identity.key(), secret: self.identity.secret(), addresses, rendezvous })
     }
 }
 

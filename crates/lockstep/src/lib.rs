@@ -84,7 +84,7 @@ pub use call::{Call, CallBuilder};
 pub use lockstep_call::{ReceivingEnd, SendingEnd};
 pub use lockstep_control::{FlowGroup, Latency, LimitedBy};
 pub use lockstep_live::{
-    CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, LiveError as Error, MAX_LATEST_BYTES,
+    CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, ListenerKey, LiveError as Error, MAX_LATEST_BYTES,
     MAX_MESSAGE_BYTES, MAX_STREAMS, Message, MessageError, Output, Peer, PeerConfig, Presence, Quality, ReceivedFrame,
     ReceivedMessage, ReceivingQuality, Route, SendingQuality, StreamName, StreamNameError, Ticket, TicketError,
     TicketRefusal, Warning,

@@ -253,7 +253,11 @@ impl Display {
                     }
                     self.is_newer = true;
                 }
-                StatusLine::Ticket(_) | StatusLine::Monitor(_) | StatusLine::Metrics(_) | StatusLine::Notice(_) => {}
+                StatusLine::Ticket(_)
+                | StatusLine::Link(_)
+                | StatusLine::Monitor(_)
+                | StatusLine::Metrics(_)
+                | StatusLine::Notice(_) => {}
             }
         }
     }

@@ -8,6 +8,9 @@ const CHALLENGE: u8 = 1;
 const ANSWER: u8 = 2;
 /// Datagram that reports that packets from the other end arrive again.
 const RESUMED: u8 = 3;
+/// Datagram without content that shows a page that this end is alive, and this end that the page is. Pings of QUIC
+/// end in the browser, below the page.
+const KEEP_ALIVE: u8 = 5;
 
 /// The datagram of a challenge.
 pub fn challenge(token: Token) -> Vec<u8> {
@@ -34,6 +37,16 @@ pub fn answer_to(datagram: &[u8]) -> Option<Vec<u8>> {
 pub fn answered(datagram: &[u8]) -> Option<Token> {
     let [ANSWER, token @ ..] = datagram else { return None };
     token.try_into().ok()
+}
+
+/// The datagram that keeps a link to a page alive.
+pub fn keep_alive() -> Vec<u8> {
+    vec![KEEP_ALIVE]
+}
+
+/// Whether `datagram` keeps a link alive; its content does not matter.
+pub fn is_keep_alive(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&KEEP_ALIVE)
 }
 
 #[cfg(test)]

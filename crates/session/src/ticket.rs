@@ -1,17 +1,18 @@
 //! Tickets: one person gives a ticket to another, and that person joins the call with it.
 //!
-//! A ticket holds the public key of the listener, a secret that authenticates the joiner, and the addresses to try.
+//! A ticket holds the key of the listener, a secret that authenticates the joiner, and the addresses to try.
 //!
-//! The text form is `LOCKSTEP-` and base 32 (RFC 4648), in upper or lower case and with spaces anywhere:
+//! The text form is `LOCKSTEP-` and base 32 (RFC 4648), in upper or lower case and with spaces anywhere. A link that
+//! ends with `#` and the ticket is parsed too.
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | version, 1, or 2 with a rendezvous |
-//! | 32 | the listener's public key (Ed25519) |
+//! | 1 | version, 1, or 2 with a rendezvous, or 3 for browsers too |
+//! | 32 | the listener's public key (Ed25519); version 3: the SHA-256 of its certificate |
 //! | 16 | secret |
 //! | 1 | n, number of addresses, 1 to 8; 0 to 8 with a rendezvous |
 //! | n times 7 or 19 | 4 or 6, the IPv4 or IPv6 address, the port |
-//! | 1 | with a rendezvous: m, number of its addresses, 1 to 2 |
+//! | 1 | version 2 and 3: m, number of addresses of the rendezvous, 1 to 2; version 3: 0 to 2 |
 //! | m times 7 or 19 | its addresses, in the same format |
 //! | 4 | the first bytes of the SHA-256 of all preceding bytes |
 
@@ -28,6 +29,7 @@ use thiserror::Error;
 const PREFIX: &str = "LOCKSTEP-";
 const VERSION: u8 = 1;
 const VERSION_WITH_RENDEZVOUS: u8 = 2;
+const VERSION_WITH_CERTIFICATE: u8 = 3;
 const CHECKSUM: usize = 4;
 /// Most addresses in a ticket: those of a machine with a few networks. All are tried at once.
 pub const MAX_ADDRESSES: usize = 8;
@@ -36,14 +38,33 @@ pub const MAX_SERVERS: usize = 2;
 
 /// Public key of a listener (Ed25519).
 pub type PublicKey = [u8; 32];
+/// SHA-256 of a listener's X.509 certificate, in DER.
+pub type CertificateHash = [u8; 32];
 /// Secret that only holders of the ticket know.
 pub type Secret = [u8; 16];
+
+/// Key by which joiners recognise a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerKey {
+    /// A raw public key; browsers cannot join.
+    PublicKey(PublicKey),
+    /// The hash of a certificate, which browsers accept too.
+    CertificateHash(CertificateHash),
+}
+
+impl ListenerKey {
+    fn bytes(&self) -> &[u8; 32] {
+        match self {
+            Self::PublicKey(bytes) | Self::CertificateHash(bytes) => bytes,
+        }
+    }
+}
 
 /// Data that is needed to join a call.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// The key whose possession the listener proves.
-    pub key: PublicKey,
+    pub key: ListenerKey,
     /// The secret whose knowledge the joiner proves.
     pub secret: Secret,
     /// Addresses of the listener, 1 to [`MAX_ADDRESSES`], or none if there is a rendezvous. All are tried at once.
@@ -71,12 +92,16 @@ impl Ticket {
     pub const MAX_TEXT_BYTES: usize = 1024;
 
     fn bytes(&self) -> Vec<u8> {
-        let version = if self.rendezvous.is_empty() { VERSION } else { VERSION_WITH_RENDEZVOUS };
+        let version = match self.key {
+            ListenerKey::CertificateHash(_) => VERSION_WITH_CERTIFICATE,
+            ListenerKey::PublicKey(_) if self.rendezvous.is_empty() => VERSION,
+            ListenerKey::PublicKey(_) => VERSION_WITH_RENDEZVOUS,
+        };
         let mut bytes = vec![version];
-        bytes.extend(self.key);
+        bytes.extend(self.key.bytes());
         bytes.extend(self.secret);
         write_addresses(&mut bytes, &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)]);
-        if !self.rendezvous.is_empty() {
+        if version != VERSION {
             write_addresses(&mut bytes, &self.rendezvous[..self.rendezvous.len().min(MAX_SERVERS)]);
         }
         bytes
@@ -159,6 +184,8 @@ impl FromStr for Ticket {
         if text.len() > Self::MAX_TEXT_BYTES {
             return Err(TicketError::Damaged);
         }
+        // A link holds the ticket in its fragment.
+        let text = text.rsplit_once('#').map_or(text, |(_, fragment)| fragment);
         let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
         let text = text.to_ascii_uppercase();
         let text = text.strip_prefix(PREFIX).ok_or(TicketError::Prefix)?;
@@ -169,14 +196,22 @@ impl FromStr for Ticket {
         }
         let mut rest = body;
         let [version] = take(&mut rest)?;
-        let met = match version {
-            VERSION => false,
-            VERSION_WITH_RENDEZVOUS => true,
+        let servers = match version {
+            VERSION => 0..=0,
+            VERSION_WITH_RENDEZVOUS => 1..=MAX_SERVERS,
+            VERSION_WITH_CERTIFICATE => 0..=MAX_SERVERS,
             _ => return Err(TicketError::Version(version)),
         };
         let (key, secret) = (take(&mut rest)?, take(&mut rest)?);
-        let addresses = read_addresses(&mut rest, usize::from(!met)..=MAX_ADDRESSES)?;
-        let rendezvous = if met { read_addresses(&mut rest, 1..=MAX_SERVERS)? } else { Vec::new() };
+        let key = match version {
+            VERSION_WITH_CERTIFICATE => ListenerKey::CertificateHash(key),
+            _ => ListenerKey::PublicKey(key),
+        };
+        let addresses = read_addresses(&mut rest, 0..=MAX_ADDRESSES)?;
+        let rendezvous = if version == VERSION { Vec::new() } else { read_addresses(&mut rest, servers)? };
+        if addresses.is_empty() && rendezvous.is_empty() {
+            return Err(TicketError::Damaged);
+        }
         if rest.is_empty() { Ok(Self { key, secret, addresses, rendezvous }) } else { Err(TicketError::Damaged) }
     }
 }
@@ -187,7 +222,12 @@ mod tests {
 
     fn ticket() -> Ticket {
         let addresses = ["192.0.2.7:4600", "[2001:db8::7]:4600"].map(|text| text.parse().expect("an address"));
-        Ticket { key: [7; 32], secret: [9; 16], addresses: addresses.into(), rendezvous: Vec::new() }
+        Ticket {
+            key: ListenerKey::PublicKey([7; 32]),
+            secret: [9; 16],
+            addresses: addresses.into(),
+            rendezvous: Vec::new(),
+        }
     }
 
     #[test]
@@ -223,12 +263,35 @@ mod tests {
     }
 
     #[test]
+    fn ticket_with_a_certificate_is_of_version_three() {
+        let ticket = Ticket { key: ListenerKey::CertificateHash([8; 32]), ..ticket() };
+        let text = ticket.to_string();
+        let bytes = BASE32_NOPAD.decode(&text.as_bytes()[PREFIX.len()..]).expect("it is base 32");
+        assert_eq!((bytes[0], &bytes[1..33], bytes.len()), (3, &[8; 32][..], 1 + 32 + 16 + 1 + 7 + 19 + 1 + 4));
+        assert_eq!(text.parse(), Ok(ticket.clone()));
+        let lost = Ticket { addresses: Vec::new(), ..ticket };
+        assert_eq!(lost.to_string().parse::<Ticket>(), Err(TicketError::Damaged), "it leads nowhere");
+    }
+
+    #[test]
+    fn ticket_is_parsed_from_the_fragment_of_a_link() {
+        for page in ["http://127.0.0.1:4680/", "https://example.org/call.html?lang=de", ""] {
+            assert_eq!(format!("{page}#{}", ticket()).parse(), Ok(ticket()), "{page}");
+        }
+        assert_eq!("http://127.0.0.1:4680/#".parse::<Ticket>(), Err(TicketError::Prefix));
+        assert_eq!(format!("{}#", ticket()).parse::<Ticket>(), Err(TicketError::Prefix));
+    }
+
+    #[test]
     fn only_a_ticket_with_a_rendezvous_may_lack_addresses() {
         let rendezvous: Vec<SocketAddr> =
             ["198.51.100.1:4610", "[2001:db8::1]:4610"].map(|text| text.parse().expect("an address")).into();
         for addresses in [ticket().addresses, Vec::new()] {
-            let ticket = Ticket { addresses, rendezvous: rendezvous.clone(), ..ticket() };
-            assert_eq!(ticket.to_string().parse(), Ok(ticket));
+            for key in [ListenerKey::PublicKey([7; 32]), ListenerKey::CertificateHash([7; 32])] {
+                let (addresses, rendezvous) = (addresses.clone(), rendezvous.clone());
+                let ticket = Ticket { key, addresses, rendezvous, ..ticket() };
+                assert_eq!(ticket.to_string().parse(), Ok(ticket));
+            }
         }
         let plain = ticket().to_string();
         let bytes = BASE32_NOPAD.decode(&plain.as_bytes()[PREFIX.len()..]).expect("it is base 32");

@@ -13,8 +13,8 @@ use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Freshness, Identity, Listener, MAX_STREAMS, OpenSink, Receiving, RemoteEnd,
-    Sending, ThreadedMenu, Ticket,
+    CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, MAX_STREAMS, OpenSink, Receiving,
+    RemoteEnd, Sending, Stop, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_of_stream, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -29,6 +29,7 @@ use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArgu
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::commands::source_argument::{SourceArgument, stream_names};
+use crate::commands::web::WebArguments;
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
 use crate::observation::{Observation, ObservationArguments, Pages};
@@ -40,6 +41,8 @@ use crate::reporter::{Logs, Reporter, StatusArgument};
 pub const MAX_PIXELS: usize = 4096 * 2304;
 /// Default silence in seconds after which a call ends, as in WebRTC's consent (RFC 7675, section 5.1).
 pub const IDLE_SECONDS: &str = "30";
+/// Default time that a sender waits for an answer.
+const WAIT: Duration = Duration::from_secs(10);
 
 /// Time limit, or `None` for no limit.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +62,11 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 /// Arguments of `lockstep send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
-    /// Ticket that `lockstep receive` printed; otherwise LOCKSTEP_TICKET, or the command asks for it.
+    /// Ticket that `lockstep receive` printed; otherwise LOCKSTEP_TICKET, or the command asks for it. With --web the
+    /// command prints a ticket instead, and sends to the browser that joins.
     ticket: Option<String>,
+    #[command(flatten)]
+    listening: ListeningArguments,
     #[command(flatten)]
     route: RouteArguments,
     /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, any other input of
@@ -71,9 +77,10 @@ pub struct SendArguments {
     /// Stop after this time; without it, the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Give up if nobody answers within this time; `none` retries without limit.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
-    wait_seconds: Limit,
+    /// Give up if nobody answers within this time; `none` retries without limit. The default is 10, and `none` with
+    /// --web.
+    #[arg(long, value_name = "SECONDS", value_parser = limit)]
+    wait_seconds: Option<Limit>,
     /// Give up if the receiver is silent for this time after it answered; `none` never does.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
@@ -161,6 +168,8 @@ pub struct ListeningArguments {
     /// read or join the call.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     rendezvous: Option<String>,
+    #[command(flatten)]
+    web: WebArguments,
 }
 
 /// Which paths to the peer a call may use.
@@ -195,13 +204,32 @@ impl ListeningArguments {
         Ok(())
     }
 
-    /// Opens the listener and makes its ticket.
-    pub fn listener(&self, route: RouteArguments) -> Result<(Listener, Ticket)> {
+    /// Refuses options of a listener at an end that joins.
+    fn check_unused(&self) -> Result<()> {
+        let given = [
+            ("--listen", self.listen != SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))),
+            ("--address", !self.address.is_empty()),
+            ("--reusable", self.reusable),
+            ("--rendezvous", self.rendezvous.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => bail!("{option} is for an end that prints a ticket: add --web, or omit {option}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the listener, makes its ticket, and serves the page of --web.
+    pub fn listener(&self, route: RouteArguments) -> Result<(Listener, ListenerTicket)> {
         let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
         if route.relay_only && servers.is_empty() {
             bail!("--relay-only requires a rendezvous: name it with --rendezvous HOST:PORT");
         }
-        let identity = if self.reusable { Identity::standing(&standing_identity()?)? } else { Identity::new()? };
+        let identity = match (self.reusable, self.web.is_given()) {
+            (false, false) => Identity::new()?,
+            (false, true) => Identity::for_browsers()?,
+            (true, false) => Identity::standing(&standing_identity()?)?,
+            (true, true) => Identity::standing_for_browsers(&standing_identity()?)?,
+        };
         let listener = Listener::bind(self.listen, identity)?.meeting_at(&servers, route.relay_only);
         let mut others = Vec::new();
         for name in &self.address {
@@ -215,7 +243,7 @@ impl ListeningArguments {
                  only; name an address at which others reach it with --address HOST:PORT"
             );
         }
-        Ok((listener, ticket))
+        Ok((listener, ListenerTicket { ticket, page: self.web.serve()?, is_printed: false }))
     }
 }
 
@@ -260,34 +288,50 @@ pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<T
 /// Ticket of a listener, and whether it was printed.
 pub struct ListenerTicket {
     ticket: Ticket,
+    /// Link of the page, if browsers may join.
+    page: Option<String>,
     is_printed: bool,
 }
 
 impl ListenerTicket {
-    /// Ticket that is not printed yet.
-    pub fn new(ticket: Ticket) -> Self {
-        Self { ticket, is_printed: false }
-    }
-
-    /// Prints the ticket before a call, for every status.
+    /// Prints the ticket, and its link for browsers, before a call, for every status. `command` joins natively, if one
+    /// does.
     ///
-    /// Another program reads a line of JSON before each call. A user reads text before the first call, and gets a QR
+    /// Another program reads lines of JSON before each call. A user reads text before the first call, and gets a QR
     /// code on a terminal.
-    pub fn print(&mut self, command: &str, status: StatusArgument) {
+    pub fn print(&mut self, command: Option<&str>, status: StatusArgument) {
         let text = self.ticket.to_string();
+        // Browsers send the fragment to no server.
+        let link = self.page.as_ref().map(|page| format!("{page}#{text}"));
         if status == StatusArgument::Json {
-            return print_status(&StatusLine::Ticket(text));
+            print_status(&StatusLine::Ticket(text));
+            link.map(StatusLine::Link).iter().for_each(print_status);
+            return;
         }
         if std::mem::replace(&mut self.is_printed, true) {
             return;
         }
         if stdout().is_terminal()
-            && let Ok(code) = qrcode::QrCode::with_error_correction_level(&text, qrcode::EcLevel::L)
+            && let Some(code) = qr_code(link.as_deref().unwrap_or(&text))
         {
-            print_line!("{}", code.render::<qrcode::render::unicode::Dense1x2>().build());
+            print_line!("{code}");
         }
-        print_line!("ticket: {text}\njoin with: lockstep {command} TICKET");
+        if let Some(link) = link {
+            print_line!("link: {link}\nopen the link in a browser");
+        }
+        if let Some(command) = command {
+            print_line!("ticket: {text}\njoin with: lockstep {command} TICKET");
+        }
     }
+}
+
+/// QR code of `text` in black on white, whatever the colours of the terminal, with a margin of four modules: cameras
+/// expect both.
+fn qr_code(text: &str) -> Option<String> {
+    let code = qrcode::QrCode::with_error_correction_level(text, qrcode::EcLevel::L).ok()?;
+    let image = code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build();
+    let lines = image.lines().map(|line| format!("\x1b[38;5;16;48;5;231m{line}\x1b[0m"));
+    Some(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Runner of the candidates of `menu`.
@@ -307,73 +351,138 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
     Ok(())
 }
 
+impl SendArguments {
+    fn outputs(&self) -> Vec<(&'static str, Option<&Path>)> {
+        let logs = [("--log", self.log.as_deref()), self.decisions.output()];
+        [&logs[..], &self.observation.outputs()].concat()
+    }
+
+    /// The same arguments with the files of call `number` ([`of_call`]).
+    fn of_call(&self, number: u32) -> Self {
+        let log = self.log.as_deref().map(|path| of_call(path, number));
+        let (decisions, observation) = (self.decisions.of_call(number), self.observation.of_call(number));
+        Self { log, decisions, observation, ..self.clone() }
+    }
+}
+
+/// The state that all calls of `lockstep send` share.
+struct SendService {
+    clock: Clock,
+    control: ControlSettings,
+    pages: Pages,
+    /// The ticket that a browser joins with.
+    ticket: Option<ListenerTicket>,
+}
+
+impl SendService {
+    /// Runs one call with `peer` until `stop` ends it.
+    fn call(&mut self, arguments: &SendArguments, peer: RemoteEnd, stop: Stop) -> Result<(Reporter, Finished)> {
+        let Self { clock, control, pages, ticket } = self;
+        let clock = *clock;
+        let listens = matches!(peer, RemoteEnd::At(_));
+        let names = stream_names(&arguments.source)?;
+        let mut microphone = arguments.speaking.open(LiveSound::Nothing)?;
+        let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
+        let open = |source: &SourceArgument| open_source(&source.specification, &options);
+        let sources = arguments.source.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let format = sources.first().map(|source| source.format()).unwrap_or_default();
+        let decisions = arguments.decisions.log();
+        let group = FlowGroup::new();
+        let mut sending = Vec::new();
+        for ((source, argument), name) in sources.into_iter().zip(&arguments.source).zip(names) {
+            let format = source.format();
+            let end = if arguments.source.len() == 1 {
+                control.recorded_sending_end(&format, connection_id(), decisions.recorder())?
+            } else {
+                control.stream_end(&format, connection_id(), &group, argument.priority)?
+            };
+            sending.push(Sending {
+                end,
+                name,
+                source: source.into(),
+                runner: menu_runner(control.menu),
+                microphone: microphone.take(),
+                measures_quality: arguments.log.is_some(),
+            });
+        }
+        decisions.open_growing()?;
+        let observation = Observation::on(pages, &arguments.observation)?;
+        let qlog = observation.quic_log(!listens);
+        let logs = Logs { sent: arguments.log.as_deref(), shown: None };
+        let mut session = arguments.session.open("send", "sender", None)?;
+        if let Some(log) = &mut session {
+            log.description().control(control);
+            log.description().pictures(&format);
+        }
+        let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
+        let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
+        if let Some(ticket) = ticket {
+            ticket.print(None, arguments.status);
+        }
+        let wait = if listens { None } else { Some(WAIT) };
+        let options = CallOptions {
+            peer,
+            kind: if listens { CallKind::FromListener } else { CallKind::OneWay },
+            sending,
+            receiving: Vec::new(),
+            length: arguments.seconds.map(Seconds::get),
+            wait_limit: arguments.wait_seconds.map_or(wait, |limit| limit.0),
+            idle_limit: arguments.idle_seconds.0,
+            stop,
+            freshness: Freshness::default(),
+            handle: CallHandle::new(),
+            qlog,
+        };
+        let finished = lockstep_live::run(clock, options, &mut reporter);
+        Ok((reporter, finished))
+    }
+}
+
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> {
     let sources = arguments.source.iter().map(|source| Path::new(&source.specification));
     let pictures_are_piped = sources.clone().any(is_standard_input);
     let inputs: Vec<&Path> = sources.chain(arguments.speaking.file()).collect();
-    let names = stream_names(&arguments.source)?;
+    stream_names(&arguments.source)?;
     if arguments.source.len() > 1 && arguments.decisions.output().1.is_some() {
         bail!("--decisions records the controller of one video stream; give one --source");
     }
-    let logs = [("--log", arguments.log.as_deref()), arguments.decisions.output()];
-    let outputs = [&logs[..], &arguments.observation.outputs()].concat();
+    let outputs = arguments.outputs();
     check(&outputs, &inputs, arguments.status)?;
     let control = arguments.control.settings_with(controllers)?;
-    let mut microphone = arguments.speaking.open(LiveSound::Nothing)?;
-    let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped)?;
-    let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
-    let open = |source: &SourceArgument| open_source(&source.specification, &options);
-    let sources = arguments.source.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let format = sources.first().map(|source| source.format()).unwrap_or_default();
-    let decisions = arguments.decisions.log();
-    let group = FlowGroup::new();
-    let mut sending = Vec::new();
-    for ((source, argument), name) in sources.into_iter().zip(&arguments.source).zip(names) {
-        let format = source.format();
-        let end = if arguments.source.len() == 1 {
-            control.recorded_sending_end(&format, connection_id(), decisions.recorder())?
-        } else {
-            control.stream_end(&format, connection_id(), &group, argument.priority)?
-        };
-        sending.push(Sending {
-            end,
-            name,
-            source: source.into(),
-            runner: menu_runner(control.menu),
-            microphone: microphone.take(),
-            measures_quality: arguments.log.is_some(),
-        });
-    }
-    let interruption = Interruption::watch()?;
-    let clock = Clock::start();
-    decisions.open_growing()?;
-    let observation = Observation::open(&arguments.observation)?;
-    let qlog = observation.quic_log(true);
-    let logs = Logs { sent: arguments.log.as_deref(), shown: None };
-    let mut session = arguments.session.open("send", "sender", None)?;
-    if let Some(log) = &mut session {
-        log.description().control(&control);
-        log.description().pictures(&format);
-    }
-    let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
-    let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
-    let options = CallOptions {
-        peer: arguments.route.peer(ticket),
-        kind: CallKind::OneWay,
-        sending,
-        receiving: Vec::new(),
-        length: arguments.seconds.map(Seconds::get),
-        wait_limit: arguments.wait_seconds.0,
-        idle_limit: arguments.idle_seconds.0,
-        stop: Box::new(arguments.program.stop(&interruption, None)),
-        freshness: Freshness::default(),
-        handle: CallHandle::new(),
-        qlog,
+    let (peer, ticket) = if arguments.listening.web.is_given() {
+        if arguments.ticket.is_some() {
+            bail!("--web prints a ticket, and another ticket was given; omit one of them");
+        }
+        arguments.listening.check_streams(None, pictures_are_piped)?;
+        let (listener, ticket) = arguments.listening.listener(arguments.route)?;
+        (RemoteEnd::At(listener), Some(ticket))
+    } else {
+        arguments.listening.check_unused()?;
+        let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped)?;
+        (arguments.route.peer(ticket), None)
     };
-    let finished = lockstep_live::run(clock, options, &mut reporter);
+    let interruption = Interruption::watch()?;
+    let pages = Pages::serve(&arguments.observation)?;
+    let mut send = SendService { clock: Clock::start(), control, pages, ticket };
+    let stop = arguments.program.stop(&interruption, None);
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
-    service.finish(reporter, finished)
+    match peer {
+        RemoteEnd::At(listener) => {
+            let mut files = CallFiles::default();
+            service.serve(listener, |listener| {
+                files = arguments.listening.files_after(&files, &outputs);
+                files.print();
+                let arguments = arguments.of_call(files.number());
+                let (reporter, finished) = send.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))?;
+                Ok(ServedCall { reporter, finished, files: files.clone() })
+            })
+        }
+        peer => {
+            let (reporter, finished) = send.call(arguments, peer, Box::new(stop))?;
+            service.finish(reporter, finished)
+        }
+    }
 }
 
 /// Random connection number, unlikely to collide with that of another call on this machine.
@@ -409,12 +518,11 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     check(&outputs, &inputs, arguments.status)?;
     arguments.listening.check_streams(sink_path(&arguments.sink)?, false)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
-    let (listener, ticket) = arguments.listening.listener(arguments.route)?;
+    let (listener, mut ticket) = arguments.listening.listener(arguments.route)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
     let mut pages = Pages::serve(&arguments.observation)?;
     let stop = arguments.program.stop(&interruption, None);
-    let mut ticket = ListenerTicket::new(ticket);
     let mut files = CallFiles::default();
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     service.serve(listener, |listener| {
@@ -428,7 +536,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
         let mut reporter = reporter.with_session(session, clock.epoch());
         files.print();
-        ticket.print("send", arguments.status);
+        ticket.print(Some("send"), arguments.status);
         let mut loudspeaker = loudspeaker;
         let receiving = (0..MAX_STREAMS).map(|_| {
             let sink = arguments.sink.clone();

@@ -18,6 +18,7 @@ pub mod talk;
 pub mod trace;
 #[cfg(all(target_os = "linux", feature = "lab"))]
 pub mod tunnel;
+pub mod web;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -29,7 +30,7 @@ use lockstep_control::Controllers;
 pub enum Calls {
     /// Call a peer: print a ticket and wait, or join with a ticket; video in both directions.
     Talk(talk::TalkArguments),
-    /// Send live video to the peer that printed a ticket.
+    /// Send live video to the peer that printed a ticket, or to a browser.
     Send(live::SendArguments),
     /// Print a ticket, and receive live video from the peer that joins with it.
     Receive(live::ReceiveArguments),
@@ -41,6 +42,9 @@ pub enum Calls {
     ///
     /// Peers find each other through it. It relays for peers that have no direct path.
     Rendezvous(rendezvous::RendezvousArguments),
+    /// The page with which a browser joins a call.
+    #[command(subcommand)]
+    Web(web::WebCommand),
     /// Emulate a link between two ends of a call, or of other programs.
     Emulate(emulate::EmulateArguments),
 }
@@ -57,6 +61,7 @@ impl Calls {
             Self::Receive(arguments) => live::receive(arguments),
             Self::Call(arguments) => call::run(arguments, controllers),
             Self::Rendezvous(arguments) => rendezvous::run(arguments),
+            Self::Web(command) => web::run(command),
             Self::Emulate(arguments) => emulate::run(arguments),
         }
     }

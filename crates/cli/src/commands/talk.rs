@@ -235,7 +235,7 @@ impl Talk {
         let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
         let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
         if let Some(ticket) = &mut self.ticket {
-            ticket.print("talk", arguments.status);
+            ticket.print(Some("talk"), arguments.status);
         }
         let receiving = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
         let options = CallOptions {
@@ -281,7 +281,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         Some(ticket) => (arguments.route.peer(ticket), None),
         None => {
             let (listener, ticket) = arguments.listening.listener(arguments.route)?;
-            (RemoteEnd::At(listener), Some(ListenerTicket::new(ticket)))
+            (RemoteEnd::At(listener), Some(ticket))
         }
     };
     let wait = if ticket.is_some() { "none" } else { WAIT };

@@ -1,8 +1,9 @@
-//! HTTP server for a few pages, read by a browser or a collector on this machine.
+//! HTTP server for a few pages, read by a browser or a collector.
 //!
 //! `httparse` parses requests; each connection closes after one complete answer. A client costs bounded memory and
 //! time, on a separate thread.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -11,13 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustls::{ServerConfig, ServerConnection, Stream};
 
-/// Maximum number of concurrent clients; others are rejected.
-const MAX_CLIENTS: usize = 8;
 /// Interval between accepted clients, so that a flood of them does not occupy a core.
 const LET_IN: Duration = Duration::from_millis(2);
-/// Time limit for a client's request and for reading the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum bytes of a request's head, and number of its headers.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
@@ -27,29 +25,56 @@ const MAX_HEADERS: usize = 64;
 pub struct Answer {
     pub status: &'static str,
     pub content_type: &'static str,
-    pub body: String,
+    pub body: Cow<'static, [u8]>,
 }
 
 impl Answer {
     /// A page.
     pub fn of(content_type: &'static str, body: String) -> Self {
-        Self { status: "200 OK", content_type, body }
+        Self { status: "200 OK", content_type, body: body.into_bytes().into() }
+    }
+
+    /// A file of the program.
+    pub fn file(content_type: &'static str, body: &'static [u8]) -> Self {
+        Self { status: "200 OK", content_type, body: body.into() }
     }
 
     /// An error page.
     pub fn refused(status: &'static str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{status}\n") }
+        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{status}\n").into_bytes().into() }
     }
 }
 
 /// Function from the path and query of a request to its answer.
 pub type Pages = Arc<dyn Fn(&str, &str) -> Answer + Send + Sync>;
 
-/// Serves `pages` at `address` until the process ends, and returns the bound address. Port 0 chooses a free port.
+/// Pages of one server, and its limits.
+#[derive(Clone)]
+pub struct Site {
+    pub pages: Pages,
+    /// Content security policy, next to the directives of every site.
+    pub policy: &'static str,
+    /// Maximum number of concurrent clients; others are rejected.
+    pub most_clients: usize,
+    /// Time limit for a client's request and for reading the answer.
+    pub patience: Duration,
+    /// Certificate of HTTPS; plain HTTP without it.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+impl Site {
+    /// Pages with numbers: one file each, with its scripts inside.
+    pub fn of_numbers(pages: Pages) -> Self {
+        let policy = "script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:";
+        Self { pages, policy, most_clients: 8, patience: Duration::from_secs(5), tls: None }
+    }
+}
+
+/// Serves `site` at `address` until the process ends, and returns the bound address. Port 0 chooses a free port.
 ///
 /// # Errors
 /// If the address cannot be bound.
-pub fn serve(address: SocketAddr, pages: Pages) -> Result<SocketAddr> {
+pub fn serve(address: SocketAddr, site: Site) -> Result<SocketAddr> {
     let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     let bound = listener.local_addr().with_context(|| format!("cannot listen on {address}"))?;
     let clients = Arc::<AtomicUsize>::default();
@@ -61,14 +86,14 @@ pub fn serve(address: SocketAddr, pages: Pages) -> Result<SocketAddr> {
                 continue;
             };
             thread::sleep(LET_IN);
-            if clients.load(Ordering::Relaxed) >= MAX_CLIENTS {
+            if clients.load(Ordering::Relaxed) >= site.most_clients {
                 continue;
             }
             clients.fetch_add(1, Ordering::Relaxed);
-            let (pages, served) = (pages.clone(), clients.clone());
+            let (site, served) = (site.clone(), clients.clone());
             let begun = thread::Builder::new().name("http client".to_owned()).spawn(move || {
                 // A client that disconnects is not an error.
-                let _ = answer(&client, bound.ip(), &pages);
+                let _ = answer(&client, bound.ip(), &site);
                 served.fetch_sub(1, Ordering::Relaxed);
             });
             if begun.is_err() {
@@ -80,19 +105,53 @@ pub fn serve(address: SocketAddr, pages: Pages) -> Result<SocketAddr> {
     Ok(bound)
 }
 
+/// Connection whose reads and writes all end at a deadline.
+struct Patient<'a> {
+    client: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Patient<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.client.set_read_timeout(self.left()?)?;
+        self.client.read(buffer)
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.client.set_write_timeout(self.left()?)?;
+        self.client.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.client.flush()
+    }
+}
+
 /// Reads one request and answers it.
-fn answer(mut client: &TcpStream, bound: IpAddr, pages: &Pages) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    let left = || {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(left) }
-    };
+fn answer(client: &TcpStream, bound: IpAddr, site: &Site) -> io::Result<()> {
+    let mut client = Patient { client, deadline: Instant::now() + site.patience };
+    let Some(tls) = &site.tls else { return answer_in(&mut client, bound, site) };
+    let mut tls = ServerConnection::new(tls.clone()).map_err(io::Error::other)?;
+    answer_in(&mut Stream::new(&mut tls, &mut client), bound, site)?;
+    tls.send_close_notify();
+    tls.complete_io(&mut client).map(|_| ())
+}
+
+fn answer_in(client: &mut (impl Read + Write), bound: IpAddr, site: &Site) -> io::Result<()> {
     let mut request = Vec::new();
     let (answer, with_body) = loop {
-        if let Some(answered) = answer_to(&request, bound, pages) {
+        if let Some(answered) = answer_to(&request, bound, &site.pages) {
             break answered;
         }
-        client.set_read_timeout(Some(left()?))?;
         let mut part = [0; 1024];
         match client.read(&mut part)? {
             0 => return Ok(()),
@@ -100,24 +159,20 @@ fn answer(mut client: &TcpStream, bound: IpAddr, pages: &Pages) -> io::Result<()
         }
     };
     let Answer { status, content_type, body } = answer;
-    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
-                  img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let policy = site.policy;
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\nContent-Security-Policy: {policy}\r\n\r\n",
+         Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
+         Cross-Origin-Embedder-Policy: require-corp\r\nContent-Security-Policy: default-src 'none'; {policy}; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\r\n",
         body.len()
     );
-    let answer = if with_body { [head, body].concat() } else { head };
-    let mut rest = answer.as_bytes();
-    while !rest.is_empty() {
-        client.set_write_timeout(Some(left()?))?;
-        match client.write(rest)? {
-            0 => return Ok(()),
-            written => rest = &rest[written..],
-        }
+    client.write_all(head.as_bytes())?;
+    if with_body {
+        client.write_all(&body)?;
     }
-    Ok(())
+    client.flush()
 }
 
 /// Answer to the request in `bytes`, and whether its body is sent; `None` while the request is incomplete.
@@ -189,7 +244,7 @@ mod tests {
         // At an open address, a collector may use any name of this machine.
         let open =
             answer_to(b"GET /page?a=1 HTTP/1.1\r\nHost: here.example\r\n\r\n", Ipv4Addr::UNSPECIFIED.into(), &pages());
-        assert_eq!(open.map(|(answer, _)| answer.body).as_deref(), Some("asked with a=1"));
+        assert_eq!(open.map(|(answer, _)| answer.body).as_deref(), Some(&b"asked with a=1"[..]));
     }
 
     #[test]
@@ -204,8 +259,10 @@ mod tests {
 
     #[test]
     fn silent_clients_do_not_block_other_clients() {
-        let address = serve((Ipv4Addr::LOCALHOST, 0).into(), pages()).expect("a port is free");
-        let silent: Vec<TcpStream> = (0..3 * MAX_CLIENTS).filter_map(|_| TcpStream::connect(address).ok()).collect();
+        let site = Site::of_numbers(pages());
+        let (most, patience) = (site.most_clients, site.patience);
+        let address = serve((Ipv4Addr::LOCALHOST, 0).into(), site).expect("a port is free");
+        let silent: Vec<TcpStream> = (0..3 * most).filter_map(|_| TcpStream::connect(address).ok()).collect();
         let began = Instant::now();
         let got = loop {
             let mut got = String::new();
@@ -216,7 +273,7 @@ mod tests {
             if asked.is_ok() && !got.is_empty() {
                 break got;
             }
-            assert!(began.elapsed() < 4 * PATIENCE, "no client is served");
+            assert!(began.elapsed() < 4 * patience, "no client is served");
             thread::sleep(Duration::from_millis(50));
         };
         assert!(got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nasked with "), "{got}");

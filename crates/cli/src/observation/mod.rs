@@ -4,7 +4,7 @@
 //! All show the same numbers ([`LiveStats`](lockstep_runner::live_stats::LiveStats)). Slow files and clients never
 //! delay the call.
 
-mod http;
+pub mod http;
 mod metrics;
 mod monitor;
 mod qlog;
@@ -114,7 +114,7 @@ fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send
         "/metrics" => http::Answer::of(metrics::CONTENT_TYPE, text()),
         _ => http::Answer::refused("404 Not Found"),
     };
-    let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
+    let bound = http::serve(address, http::Site::of_numbers(Arc::new(pages))).context("--metrics")?;
     if !is_loopback(bound.ip()) {
         eprint_line!("lockstep: warning: anybody who reaches {bound} can read the {of}'s numbers");
     }
@@ -201,7 +201,7 @@ impl Pages {
         if let Some(address) = arguments.monitor {
             let shown = published.clone();
             let pages = move |path: &str, query: &str| monitor::page(&shown, path, query);
-            let bound = http::serve(address, Arc::new(pages)).context("--monitor")?;
+            let bound = http::serve(address, http::Site::of_numbers(Arc::new(pages))).context("--monitor")?;
             places.push((Place::Monitor, format!("http://{bound}/")));
         }
         let is_published = arguments.metrics.is_some() || arguments.monitor.is_some();

@@ -32,7 +32,7 @@ mod tests {
         let published = Published::default();
         (0..3).for_each(|at| published.take(&Sample { timestamp: f64::from(at), ..Sample::default() }));
         let times = |query: &str| {
-            let answer: Value = serde_json::from_str(&page(&published, "/samples", query).body).expect("JSON");
+            let answer: Value = serde_json::from_slice(&page(&published, "/samples", query).body).expect("JSON");
             let times = answer["samples"].as_array().expect("an array").iter();
             (answer["next"].as_u64(), times.filter_map(|sample| sample["timestamp"].as_f64()).collect::<Vec<_>>())
         };

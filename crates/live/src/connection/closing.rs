@@ -28,6 +28,7 @@ impl Connection {
             Some(link) => {
                 link.send(&Message::Close(reason));
                 link.finish();
+                let _ = link.close_session(u32::from(reason.number()).into());
                 self.closing = Some(Closing { since: now, until: now + limit.min(LIMIT) });
             }
             None => self.end(now),

@@ -1,21 +1,28 @@
 //! QUIC link to the other end of the call, or to a peer that may become it, and its streams.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use lockstep_units::Timestamp;
-use quinn_proto::{Connection, Dir, FrameStats, StreamId};
+use quinn_proto::{Connection, Dir, FrameStats, StreamId, VarInt};
 
+use crate::http3::{self, Session};
 use lockstep_session::control::{Message, Messages};
 use lockstep_session::messages::{MAX_UNSENT_BYTES, Malformed, ReliableReader};
 
 /// Bytes that may wait for room in the stream.
 const MAX_UNWRITTEN_BYTES: usize = 16 << 10;
+/// How long a page may take to acknowledge that its session is closed.
+const CLOSE_WAIT: Duration = Duration::from_secs(3);
 
 /// Result of reading the stream.
 #[derive(Debug)]
 pub(super) enum StreamRead {
     Message(Message),
     Malformed,
+    /// A page closed its session with this code.
+    Closed(u32),
     Nothing,
 }
 
@@ -36,11 +43,20 @@ pub(super) struct Link {
     reader: ReliableReader,
     /// Number of QUIC frames at the last call of [`Self::has_received`].
     frames: u64,
+    /// Session of a page in a browser; `None` for a native peer.
+    web: Option<Session>,
+    /// Whether a datagram was queued since the last call of [`Self::note_datagram`], and when that last was so.
+    has_queued: bool,
+    datagram_at: Timestamp,
+    /// When QUIC closes at the latest, and the code, after the page's session was closed.
+    closing: Option<(Timestamp, VarInt)>,
 }
 
-/// Number of received frames of the kinds that a peer sends in a call.
-fn count(frames: &FrameStats) -> u64 {
-    frames.datagram + frames.acks + frames.ping + frames.stream + frames.crypto
+/// Number of received frames of the kinds that a peer sends in a call. A browser acknowledges packets even if its page
+/// no longer runs, so only data of the page counts.
+fn count(frames: &FrameStats, is_page: bool) -> u64 {
+    let below = if is_page { 0 } else { frames.acks + frames.ping + frames.crypto };
+    frames.datagram + frames.stream + below
 }
 
 impl Link {
@@ -57,12 +73,100 @@ impl Link {
             incoming: None,
             reader: ReliableReader::default(),
             frames: 0,
+            web: None,
+            has_queued: false,
+            datagram_at: since,
+            closing: None,
+        }
+    }
+
+    /// Starts HTTP/3 if the handshake chose it, at the listener.
+    pub(super) fn on_handshake(&mut self) {
+        if http3::is_chosen(&self.quic) {
+            self.web = Some(Session::default());
+        }
+    }
+
+    /// Whether the peer is a page in a browser.
+    pub(super) fn is_page(&self) -> bool {
+        self.web.is_some()
+    }
+
+    /// Largest datagram that the path is known to carry.
+    pub(super) fn largest_datagram(&mut self) -> Option<usize> {
+        let largest = self.quic.datagrams().max_size()?;
+        Some(largest.saturating_sub(self.web.as_ref().map_or(0, Session::overhead)))
+    }
+
+    /// Queues a datagram; the path loses it if it is too large.
+    pub(super) fn send_datagram(&mut self, datagram: Vec<u8>) {
+        self.has_queued = true;
+        let datagram = self.web.as_ref().map_or_else(|| datagram.clone(), |web| web.datagram(&datagram));
+        let _ = self.quic.datagrams().send(datagram.into(), true);
+    }
+
+    /// The next datagram that arrived.
+    pub(super) fn next_datagram(&mut self) -> Option<Bytes> {
+        loop {
+            let datagram = self.quic.datagrams().recv()?;
+            match &self.web {
+                None => return Some(datagram),
+                Some(web) => {
+                    if let Some(payload) = web.payload(datagram) {
+                        return Some(payload);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Records that queued datagrams leave at `now`.
+    pub(super) fn note_datagram(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.has_queued) {
+            self.datagram_at = now;
+        }
+    }
+
+    /// When a datagram last left.
+    pub(super) fn datagram_at(&self) -> Timestamp {
+        self.datagram_at
+    }
+
+    /// Closes the link with `code`. A page first gets it in its session, since browsers hide QUIC's code.
+    pub(super) fn close(&mut self, at: Timestamp, now: Instant, code: VarInt) {
+        if !self.close_session(code) {
+            self.quic.close(now, code, Bytes::new());
+        } else {
+            self.closing.get_or_insert((at + CLOSE_WAIT, code));
+        }
+    }
+
+    /// Closes the session of a page with `code`; `false` for other peers.
+    pub(super) fn close_session(&mut self, code: VarInt) -> bool {
+        let code = u32::try_from(code.into_inner()).unwrap_or(u32::MAX);
+        self.web.as_mut().is_some_and(|web| web.close(&mut self.quic, code))
+    }
+
+    /// Whether the end of `stream`, which the peer acknowledged, shows that the peer knows of the end of the call.
+    pub(super) fn is_last(&self, stream: StreamId) -> bool {
+        self.web.as_ref().is_none_or(|web| web.is_request(stream))
+    }
+
+    /// When [`Self::close_if_due`] must be called, if the peer does not acknowledge before.
+    pub(super) fn closes_at(&self) -> Option<Timestamp> {
+        self.closing.map(|(until, _)| until).filter(|_| !self.quic.is_closed())
+    }
+
+    /// Closes QUIC after the page's session, once that `is_acknowledged` or its time has passed.
+    pub(super) fn close_if_due(&mut self, at: Timestamp, now: Instant, is_acknowledged: bool) {
+        if let Some((_, code)) = self.closing.take_if(|(until, _)| is_acknowledged || *until <= at) {
+            self.quic.close(now, code, Bytes::new());
         }
     }
 
     /// Whether an authentic and new packet arrived since the last call. Replayed and forged packets do not count.
     pub(super) fn has_received(&mut self) -> bool {
-        let frames = count(&self.quic.stats().frame_rx);
+        let frames = count(&self.quic.stats().frame_rx, self.is_page());
         std::mem::replace(&mut self.frames, frames) != frames
     }
 
@@ -87,6 +191,9 @@ impl Link {
 
     /// Writes as much as the stream has room for.
     pub(super) fn write(&mut self) {
+        if let Some(web) = &mut self.web {
+            web.write(&mut self.quic);
+        }
         let Some(stream) = self.stream else { return };
         while !self.unwritten.is_empty() {
             match self.quic.send_stream(stream).write(&self.unwritten) {
@@ -117,7 +224,8 @@ impl Link {
         if self.unsent.is_empty() {
             return;
         }
-        if self.outgoing.is_none() {
+        // A page opens the stream of both directions.
+        if self.outgoing.is_none() && !self.is_page() {
             self.outgoing = self.quic.streams().open(Dir::Uni);
         }
         let Some(stream) = self.outgoing else { return };
@@ -132,7 +240,7 @@ impl Link {
 
     /// The next reliable message that arrived.
     pub(super) fn next_reliable(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
-        if self.incoming.is_none() {
+        if self.incoming.is_none() && !self.is_page() {
             self.incoming = self.quic.streams().accept(Dir::Uni);
         }
         // Unread bytes stay in the stream, whose flow-control window bounds them.
@@ -152,7 +260,25 @@ impl Link {
 
     /// The next message.
     pub(super) fn next(&mut self) -> StreamRead {
-        if self.stream.is_none() {
+        if self.closing.is_some() {
+            return StreamRead::Nothing;
+        }
+        if let Some(web) = &mut self.web {
+            match web.advance(&mut self.quic) {
+                Ok(None) => {}
+                Ok(Some(code)) => return StreamRead::Closed(code),
+                Err(http3::Malformed) => return StreamRead::Malformed,
+            }
+            let (stream, messages) = web.data_streams();
+            if self.stream.is_none() && stream.is_some() {
+                self.stream = stream;
+                self.write();
+            }
+            if self.incoming.is_none() && messages.is_some() {
+                (self.incoming, self.outgoing) = (messages, messages);
+                self.write_reliable();
+            }
+        } else if self.stream.is_none() {
             self.stream = self.quic.streams().accept(Dir::Bi);
             self.write();
         }

@@ -1,6 +1,6 @@
 //! Reasons for the end of a connection, and their QUIC error codes.
 
-use quinn_proto::{ConnectionError, VarInt};
+use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
 
 use lockstep_session::Loss;
 
@@ -16,6 +16,22 @@ const REFUSALS: u32 = 1 << 16;
 /// QUIC error code for a refused ticket.
 pub(super) fn code(refusal: TicketRefusal) -> VarInt {
     VarInt::from_u32(REFUSALS + refusal.number())
+}
+
+/// The loss of a link to a page: the browser chooses the code, also if the user closes the page.
+pub(super) fn loss_of_page(reason: ConnectionError) -> Loss {
+    match reason {
+        ConnectionError::ApplicationClosed(_) => Loss::Closed(CloseReason::Done),
+        ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::NO_ERROR => {
+            Loss::Closed(CloseReason::Done)
+        }
+        other => loss_of(other),
+    }
+}
+
+/// The loss for the code with which a page closed its session.
+pub(super) fn loss_of_session(code: u32) -> Loss {
+    Loss::Closed(CloseReason::from_number(u16::try_from(code).unwrap_or(u16::MAX)))
 }
 
 /// The loss that QUIC reports.

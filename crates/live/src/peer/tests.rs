@@ -83,11 +83,17 @@ impl World {
     }
 
     fn with(sending: Vec<SendingEnd>, loss: u64, stale_after: Option<Duration>) -> Self {
-        let now = Timestamp::from_millis(5);
         let identity = Identity::new().expect("there are random numbers");
-        let ticket = Peer::ticket(&identity, &[ADDRESSES[1].into()], &[]);
+        Self::of([&identity, &identity], sending, loss, stale_after)
+    }
+
+    /// The joiner has the ticket of the first identity, and the listener is the second.
+    fn of(identities: [&Identity; 2], sending: Vec<SendingEnd>, loss: u64, stale_after: Option<Duration>) -> Self {
+        let now = Timestamp::from_millis(5);
+        let [named, identity] = identities;
+        let ticket = Peer::ticket(named, &[ADDRESSES[1].into()], &[]);
         let receiving = PeerConfig { stale_after, ..receiving(sending.len()) };
-        let listener = Peer::listen(&identity, &[], receiving, now).expect("it listens");
+        let listener = Peer::listen(identity, &[], receiving, now).expect("it listens");
         let joiner = Peer::join(ticket, sending_streams(sending), now).expect("it joins");
         let (transit, frames) = (BinaryHeap::new(), Vec::new());
         Self {
@@ -181,6 +187,23 @@ impl World {
 
     fn count(&self, place: usize, is_meant: impl Fn(&CallEvent) -> bool) -> usize {
         self.events[place].iter().filter(|event| is_meant(event)).count()
+    }
+}
+
+#[test]
+fn native_joiner_accepts_the_certificate_of_its_ticket_only() {
+    let [identity, other] = [(); 2].map(|()| Identity::for_browsers().expect("there are random numbers"));
+    let raw = Identity::new().expect("there are random numbers");
+    let joins = |named: &Identity, listens: &Identity| {
+        let mut world = World::of([named, listens], vec![sending_end()], 0, None);
+        world.run_until(Timestamp::from_millis(300));
+        world.film(Duration::from_secs(1), 64);
+        assert_eq!(world.count(0, |event| *event == CallEvent::Joined) > 0, !world.frames.is_empty());
+        !world.frames.is_empty()
+    };
+    assert!(joins(&identity, &identity));
+    for (named, listens) in [(&identity, &other), (&raw, &identity), (&identity, &raw)] {
+        assert!(!joins(named, listens));
     }
 }
 

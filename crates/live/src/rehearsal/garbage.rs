@@ -8,6 +8,7 @@ use rand_pcg::Pcg32;
 
 use super::*;
 use lockstep_session::control::Messages;
+use lockstep_session::ticket::ListenerKey;
 
 /// Old packets that the attacker keeps.
 const KEPT: usize = 64;
@@ -117,6 +118,7 @@ proptest! {
     #[test]
     fn any_ticket_survives_its_text_form(
         key in any::<[u8; 32]>(),
+        certified in any::<bool>(),
         secret in any::<[u8; 16]>(),
         addresses in vec((any::<std::net::IpAddr>(), 1..=u16::MAX), 1..=8),
         servers in 0_usize..=2,
@@ -125,6 +127,7 @@ proptest! {
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(SocketAddr::from).collect();
         prop_assume!(addresses.iter().all(|address| !address.ip().is_unspecified()));
         let rendezvous = addresses[..addresses.len().min(servers)].to_vec();
+        let key = if certified { ListenerKey::CertificateHash(key) } else { ListenerKey::PublicKey(key) };
         let ticket = Ticket { key, secret, addresses, rendezvous };
         let text = ticket.to_string();
         prop_assert_eq!(text.parse(), Ok(ticket));

@@ -12,8 +12,8 @@ use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_emulator::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move, PacketInLink};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallEvent, CallHandle, CallKind, CallObserver, CallOptions, Finished, Freshness, Identity, Listener, OpenSink,
-    Receiving, RemoteEnd, Sending, Shown, Stop, StreamName, Ticket,
+    CallEvent, CallHandle, CallKind, CallObserver, CallOptions, Finished, Freshness, Identity, Listener, ListenerKey,
+    OpenSink, Receiving, RemoteEnd, Sending, Shown, Stop, StreamName, Ticket,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_socket::Clock;
@@ -337,7 +337,7 @@ pub fn moving(ticket: &Ticket, moved: Move, mut is_over: impl FnMut() -> bool + 
 pub fn plain_sockets() -> ((UdpSocket, Ticket), UdpSocket) {
     let [far, near] = [(); 2].map(|()| UdpSocket::bind(loopback()).expect("a port is free"));
     let addresses = vec![far.local_addr().expect("it is bound")];
-    let ticket = Ticket { key: [0; 32], secret: [0; 16], addresses, rendezvous: Vec::new() };
+    let ticket = Ticket { key: ListenerKey::PublicKey([0; 32]), secret: [0; 16], addresses, rendezvous: Vec::new() };
     ((far, ticket), near)
 }
 
