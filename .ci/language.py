@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks comments, docstrings, strings and pages against the house style: words, sentence lengths, test names.
 
-    .ci/language.py                     # every tracked file but those of `UNFINISHED`; fails if anything is found
-    .ci/language.py crates/vp8 docs     # these files and folders, finished or not
+    .ci/language.py                     # every tracked file; fails if anything is found
+    .ci/language.py crates/vp8 docs     # these files and folders
     .ci/language.py --count             # findings per folder
 
 A finding is one line: file, line, rule, text. `.ci/language.txt` holds the words, one regular expression per line, a tab
@@ -22,8 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# Folders and files that are still written in the old style. Remove an entry once it is rewritten; never add one.
-UNFINISHED = (ROOT / ".ci/language-unfinished.txt").read_text().split()
 WORDS = [
     (re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), better)
     for pattern, better in (
@@ -214,8 +212,6 @@ def main() -> int:
     under = [str(Path(path)).rstrip("/") for path in arguments.paths]
     if under:
         files = [name for name in files if any(name == path or name.startswith(path + "/") for path in under)]
-    elif not arguments.count:
-        files = [name for name in files if not any(name == path or name.startswith(path + "/") for path in UNFINISHED)]
     found = [line for name in files for line in findings(ROOT / name)]
     if arguments.count:
         rules = Counter(("/".join(line.split(":")[0].split("/")[:2]), line.split(": ")[1]) for line in found)

@@ -13,21 +13,21 @@ use lockstep_units::Timestamp;
 
 use crate::call_state::CallState;
 use crate::connection::{Connection, Traffic};
-use crate::control::CallKind;
 use crate::display_queue::Shown;
-use crate::event::CallEvent;
-use crate::exchange::{Ends, Exchange, TimeLimits, reason};
-use crate::freshness::Freshness;
 use crate::handle::{CallHandle, PushedFrame, Request};
 use crate::loop_event::{LoopEvent, SoundEvent};
-use crate::messages::{Delivery, MessageError};
-use crate::presence::{Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf};
 use crate::remote_end::{Listener, RemoteEnd};
 use crate::sending::{PictureSource, Sending, SendingHalf};
-use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
+use lockstep_session::CallEvent;
+use lockstep_session::Freshness;
+use lockstep_session::control::CallKind;
+use lockstep_session::messages::{Delivery, MessageError};
+use lockstep_session::presence::{Command, Presence};
+use lockstep_session::ticket::Ticket;
+use lockstep_session::{Ends, Exchange, TimeLimits, reason};
 
 /// Events that may wait for the call. If the machine cannot keep up, the queue fills and the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -103,7 +103,7 @@ pub struct Finished<C: PictureCodec = Vp8> {
 /// A running call.
 struct Call<C: PictureCodec> {
     clock: Clock,
-    exchange: Exchange,
+    exchange: Exchange<Connection>,
     sockets: Sockets,
     readers: Vec<Reader>,
     /// A datagram on its way to a socket.
@@ -403,7 +403,7 @@ impl<C: PictureCodec> Call<C> {
             let is_kept = match exchange.send_message(now, &mut ends, &message) {
                 Err(MessageError::NotConnected) => message.delivery == Delivery::Reliable,
                 Err(MessageError::QueueFull { .. }) => true,
-                Ok(()) | Err(MessageError::TooLong { .. }) => false,
+                Ok(()) | Err(_) => false,
             };
             if is_kept {
                 self.handle.put_back(message);
@@ -488,7 +488,7 @@ impl<C: PictureCodec> Call<C> {
     }
 
     /// The exchange, and its ends.
-    fn parts(&mut self) -> (&mut Exchange, Ends<'_, C>) {
+    fn parts(&mut self) -> (&mut Exchange<Connection>, Ends<'_, C>) {
         let sending = self.sending.iter_mut().map(|half| &mut half.end).collect();
         let receiving = self.receiving.iter_mut().map(|half| &mut half.end);
         let receiving = receiving.chain(self.spare.iter_mut().map(|half| &mut half.end)).collect();

@@ -2,8 +2,10 @@
 
 use lockstep_units::Timestamp;
 
-use crate::connection::{Route, Traffic};
-use crate::presence::Presence;
+use lockstep_session::Route;
+
+use crate::connection::Traffic;
+use lockstep_session::presence::Presence;
 
 /// Quality of the received sound so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -6,6 +6,7 @@
 //! The connection reads no clock and owns no socket. Its driver passes in datagrams and the time, and sends what
 //! [`Connection::poll_transmit`] returns.
 
+mod carrier;
 mod closing;
 mod link;
 mod loss;
@@ -18,27 +19,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use lockstep_session::Loss;
 use lockstep_socket::{Incoming, Origin};
 use lockstep_units::Timestamp;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 
-use crate::control::{CallKind, Message};
 use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
-use crate::messages::{self, Delivery, LatestChannels, MessageError};
-use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::rendezvous::{Meeting, RELAY};
-use crate::route::{JoinerRoute, answer_to, answered, challenge, is_resumed, resumed};
-use crate::stream::StreamName;
-use crate::ticket::{Secret, Ticket};
+use crate::route::JoinerRoute;
 use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
 use link::{Link, StreamRead};
-pub(crate) use loss::Loss;
-use loss::code;
-pub use routes::Route;
-pub(crate) use routes::SILENT;
+use lockstep_session::control::{CallKind, Message};
+use lockstep_session::messages::{self, Delivery, LatestChannels, MessageError};
+use lockstep_session::presence::Presence;
+use lockstep_session::probe::{answer_to, answered, challenge, is_resumed, resumed};
+use lockstep_session::stream::StreamName;
+use lockstep_session::ticket::{Secret, Ticket};
+use loss::{code, loss_of};
 
 /// Links at a listener that are not part of the call; further ones are ignored.
 const MAX_PENDING_LINKS: usize = 8;
@@ -54,28 +54,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Answers to unknown peers that may wait to be sent; further ones are dropped.
 const MAX_QUEUED_ANSWERS: usize = 64;
 
-/// Events of a connection, for its call.
-#[derive(Debug)]
-pub(crate) enum ConnectionEvent {
-    /// The other end has joined and has proved its identity.
-    Joined,
-    /// A datagram arrived after a pause, at this end or, as the other end reports, there.
-    Returned,
-    /// The other end has a new address; recent datagrams went to the old one.
-    Moved,
-    /// A datagram, with its arrival time.
-    Datagram(Timestamp, Bytes),
-    /// Content of a datagram of the transport that arrived in the stream.
-    Control(Vec<u8>),
-    /// New presence of the other end.
-    Presence(Presence),
-    /// Name of the video stream that the other end sends with this connection number.
-    Stream { connection: u32, name: StreamName },
-    /// A message of the application, with its arrival time and its sending time on the other end's clock.
-    Message { at: Timestamp, delivery: Delivery, sent_at: Timestamp, payload: Vec<u8> },
-    /// The connection has ended.
-    Lost(Loss),
-}
+/// Event of a connection.
+type ConnectionEvent = lockstep_session::CarrierEvent<Bytes>;
 
 /// Role of this end.
 enum Role {
@@ -310,7 +290,7 @@ impl Connection {
                         }
                     }
                 }
-                Event::ConnectionLost { reason } => self.lost(handle, Loss::of(reason)),
+                Event::ConnectionLost { reason } => self.lost(handle, loss_of(reason)),
                 _ => {}
             }
         }

@@ -11,7 +11,7 @@ use lockstep_media::VideoFormat;
 use lockstep_sound::Decoded;
 use lockstep_units::Timestamp;
 
-use crate::stream::StreamName;
+use lockstep_session::stream::StreamName;
 
 /// Pictures that may wait for a live sink, so that a busy host may delay its thread. Beyond this, the oldest pictures
 /// are dropped.

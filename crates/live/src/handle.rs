@@ -10,8 +10,8 @@ use lockstep_media::FrameRate;
 use lockstep_units::Bitrate;
 use lockstep_vp8::Picture;
 
-use crate::messages::{Delivery, MAX_UNSENT_BYTES, Message, MessageError};
-use crate::presence::{Command, Presence};
+use lockstep_session::messages::{Delivery, MAX_UNSENT_BYTES, Message, MessageError};
+use lockstep_session::presence::{Command, Presence};
 
 /// Requests that may wait for a call that is not running; later ones are dropped.
 const MAX_REQUESTS: usize = 1_024;

@@ -21,7 +21,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 
 use crate::LiveError;
-use crate::ticket::{PublicKey, Secret};
+use lockstep_session::ticket::{PublicKey, Secret};
 
 /// Protocol name in TLS ALPN (RFC 7301).
 const PROTOCOL: &[u8] = b"lockstep/1";

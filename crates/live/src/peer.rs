@@ -12,18 +12,18 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::connection::Connection;
-use crate::control::CallKind;
-use crate::event::CallEvent;
-use crate::exchange::{Ends, Exchange, TimeLimits, reason};
-use crate::freshness::Freshness;
 use crate::gate::Gate;
 use crate::identity::Identity;
-use crate::messages::{Message, MessageError};
-use crate::presence::Presence;
 use crate::receiving::refusal;
-use crate::stream::StreamName;
-use crate::ticket::{MAX_ADDRESSES, Ticket};
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+use lockstep_session::CallEvent;
+use lockstep_session::Freshness;
+use lockstep_session::control::CallKind;
+use lockstep_session::messages::{Message, MessageError};
+use lockstep_session::presence::Presence;
+use lockstep_session::stream::StreamName;
+use lockstep_session::ticket::{MAX_ADDRESSES, Ticket};
+use lockstep_session::{Ends, Exchange, TimeLimits, reason};
 
 /// Configuration of a [`Peer`].
 pub struct PeerConfig<C: PictureCodec = Vp8> {
@@ -157,7 +157,7 @@ pub struct ReceivedFrame {
 /// The owner repeats: call [`Peer::poll_output`] until it returns [`Output::Timeout`], wait for a datagram or that
 /// time, and call [`Peer::handle_input`]. After any other method, poll again.
 pub struct Peer<C: PictureCodec = Vp8> {
-    exchange: Exchange,
+    exchange: Exchange<Connection>,
     gate: Gate,
     sending: Vec<SendingEnd<C>>,
     receiving: Vec<ReceivingEnd<C>>,
@@ -397,10 +397,10 @@ impl<C: PictureCodec> Peer<C> {
 
 /// The exchange, and its ends.
 fn parts<'a, C: PictureCodec>(
-    exchange: &'a mut Exchange,
+    exchange: &'a mut Exchange<Connection>,
     sending: &'a mut [SendingEnd<C>],
     receiving: &'a mut [ReceivingEnd<C>],
-) -> (&'a mut Exchange, Ends<'a, C>) {
+) -> (&'a mut Exchange<Connection>, Ends<'a, C>) {
     (exchange, Ends { sending: sending.iter_mut().collect(), receiving: receiving.iter_mut().collect() })
 }
 

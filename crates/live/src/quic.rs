@@ -12,8 +12,8 @@ use ring::hmac::{HMAC_SHA256, Key};
 use crate::LiveError;
 use crate::gate::Names;
 use crate::identity::{Identity, client, random};
-use crate::ticket::PublicKey;
 use crate::unlimited::Unlimited;
+use lockstep_session::ticket::PublicKey;
 
 /// Assumed round-trip time before the first measurement. The first flight is retransmitted after three times this.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);

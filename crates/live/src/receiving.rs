@@ -17,8 +17,8 @@ use crate::display_queue::{DisplayQueue, Next, Shown, Waiting};
 use crate::loop_event::LoopEvent;
 use crate::recorder::{RecordError, Recorder};
 use crate::sound::{Loudspeaker, Player};
-use crate::stream::StreamName;
 use crate::{END_LIMIT, Ended, LiveError};
+use lockstep_session::stream::StreamName;
 
 /// Opens a sink for a stream with this name and picture format; the name is empty if the stream has none.
 pub type OpenSink = Box<dyn FnOnce(&StreamName, VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;

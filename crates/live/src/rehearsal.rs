@@ -29,13 +29,13 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
 use crate::connection::Connection;
-use crate::control::CallKind;
-use crate::exchange::{Ends, Exchange, TimeLimits, reason};
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::rendezvous::{Limits, Rendezvous};
-use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+use lockstep_session::control::CallKind;
+use lockstep_session::ticket::Ticket;
+use lockstep_session::{Ends, Exchange, TimeLimits, reason};
 use meeting::{Meet, SERVER};
 
 /// Duration of jobs in virtual time.
@@ -85,7 +85,7 @@ enum Talk {
 /// One end of a call.
 struct End {
     gate: Gate,
-    exchange: Exchange,
+    exchange: Exchange<Connection>,
     sending: SendingEnd,
     receiving: ReceivingEnd,
     /// How far its clock is ahead of the world's.

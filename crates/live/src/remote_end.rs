@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::LiveError;
 use crate::identity::Identity;
-use crate::ticket::{MAX_ADDRESSES, Ticket};
+use lockstep_session::ticket::{MAX_ADDRESSES, Ticket};
 use lockstep_socket::Sockets;
 
 /// Waits for a peer with its ticket.

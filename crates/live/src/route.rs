@@ -11,16 +11,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lockstep_session::probe::Token;
 use lockstep_units::Timestamp;
 
-/// Random content of a challenge and its answer.
-pub(crate) type Token = [u8; 8];
-
-/// First byte of a challenge, and of its answer; no datagram of the transport starts with these.
-const CHALLENGE: u8 = 1;
-const ANSWER: u8 = 2;
-/// Datagram that reports that packets from the other end arrive again.
-const RESUMED: u8 = 3;
 /// Interval between challenges while packets arrive from the address.
 const REPEAT: Duration = Duration::from_millis(50);
 /// How long a new address is tried.
@@ -29,33 +22,6 @@ const TRIAL: Duration = Duration::from_secs(3);
 const CHALLENGE_BYTES: u64 = 100;
 /// Largest ratio of sent to received bytes of an unvalidated address.
 const AMPLIFICATION: u64 = 3;
-
-/// The datagram of a challenge.
-pub(crate) fn challenge(token: Token) -> Vec<u8> {
-    [&[CHALLENGE][..], &token[..]].concat()
-}
-
-/// The datagram that reports that packets arrive again after a pause.
-pub(crate) fn resumed() -> Vec<u8> {
-    vec![RESUMED]
-}
-
-/// Whether `datagram` is that report.
-pub(crate) fn is_resumed(datagram: &[u8]) -> bool {
-    datagram == [RESUMED]
-}
-
-/// The answer to a challenge, if `datagram` is one.
-pub(crate) fn answer_to(datagram: &[u8]) -> Option<Vec<u8>> {
-    let [CHALLENGE, token @ ..] = datagram else { return None };
-    (token.len() == size_of::<Token>()).then(|| [&[ANSWER][..], token].concat())
-}
-
-/// The token of an answer, if `datagram` is one.
-pub(crate) fn answered(datagram: &[u8]) -> Option<Token> {
-    let [ANSWER, token @ ..] = datagram else { return None };
-    token.try_into().ok()
-}
 
 /// A possible new address of the listener.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +109,8 @@ impl JoinerRoute {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_session::probe::{answer_to, answered, challenge};
+
     use super::*;
 
     const TOKEN: Token = [5; 8];
@@ -188,14 +156,5 @@ mod tests {
         // While one address is tried, another waits.
         assert_eq!(route.on_packet(at(1_000), address(8), 60, || Some([7; 8])), None);
         assert!(route.on_packet(at(3_000), address(8), 60, || Some([7; 8])).is_some());
-    }
-
-    #[test]
-    fn transport_datagrams_are_not_challenges() {
-        for first in [0x21, 0x22] {
-            let datagram = [first; 9];
-            assert!(answer_to(&datagram).is_none() && answered(&datagram).is_none());
-        }
-        assert!(answer_to(&[CHALLENGE; 8]).is_none() && answered(&[ANSWER; 10]).is_none() && answer_to(&[]).is_none());
     }
 }

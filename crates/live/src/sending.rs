@@ -16,9 +16,9 @@ use crate::Thread;
 use crate::capture::{self, Captured};
 use crate::loop_event::{LoopEvent, SendingEvent};
 use crate::measuring::Measuring;
-use crate::presence::Presence;
 use crate::sound::Microphone;
-use crate::stream::StreamName;
+use lockstep_session::presence::Presence;
+use lockstep_session::stream::StreamName;
 
 /// How long late feedback is accepted after the last picture.
 const LINGER: Duration = Duration::from_millis(500);

@@ -262,7 +262,7 @@ fn circle(imports: &Imports) -> Option<Vec<String>> {
 }
 
 /// Every crate of the workspace, each before those that may depend on it.
-const CRATES: [&str; 25] = [
+const CRATES: [&str; 26] = [
     "units",
     "vp8",
     "media",
@@ -277,6 +277,7 @@ const CRATES: [&str; 25] = [
     "measure",
     "sim",
     "socket",
+    "session",
     "emulator",
     "live",
     "web",

@@ -292,7 +292,7 @@ def _rlv(made: argparse.ArgumentParser) -> None:
     _decisions_on_a_ladder(made)
     made.add_argument("--clone-loops", type=whole(0), default=3, help="loops of cloning a heuristic rule (%(default)s)")
     made.add_argument("--clone-epochs", type=whole(0), default=2, help="epochs in such a loop (%(default)s)")
-    # The settings of the shipped model (lab: 2026-11-learning, "What is shipped").
+    # The settings of the shipped model (lab: 2026-11-learning, "Shipped models").
     made.add_argument("--updates", type=whole(1), default=100, help="number of gradient steps (%(default)s)")
     made.add_argument(
         "--critic-first",

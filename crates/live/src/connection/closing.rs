@@ -6,7 +6,7 @@ use bytes::Bytes;
 use lockstep_units::Timestamp;
 
 use super::Connection;
-use crate::control::{CloseReason, Message};
+use lockstep_session::control::{CloseReason, Message};
 
 /// How long the close message is repeated.
 const LIMIT: Duration = Duration::from_secs(3);

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use lockstep_units::Timestamp;
 use quinn_proto::{Connection, Dir, FrameStats, StreamId};
 
-use crate::control::{Message, Messages};
-use crate::messages::{MAX_UNSENT_BYTES, Malformed, ReliableReader};
+use lockstep_session::control::{Message, Messages};
+use lockstep_session::messages::{MAX_UNSENT_BYTES, Malformed, ReliableReader};
 
 /// Bytes that may wait for room in the stream.
 const MAX_UNWRITTEN_BYTES: usize = 16 << 10;
@@ -136,7 +136,7 @@ impl Link {
             self.incoming = self.quic.streams().accept(Dir::Uni);
         }
         // Unread bytes stay in the stream, whose flow-control window bounds them.
-        if let Some(message) = self.reader.next()? {
+        if let Some(message) = self.reader.poll()? {
             return Ok(Some(message));
         }
         let Some(stream) = self.incoming else { return Ok(None) };
@@ -147,7 +147,7 @@ impl Link {
             }
             let _ = chunks.finalize().should_transmit();
         }
-        self.reader.next()
+        self.reader.poll()
     }
 
     /// The next message.
@@ -165,7 +165,7 @@ impl Link {
             // The next packet carries the flow-control update.
             let _ = chunks.finalize().should_transmit();
         }
-        match self.messages.next() {
+        match self.messages.poll() {
             Ok(Some(message)) => StreamRead::Message(message),
             Ok(None) => StreamRead::Nothing,
             Err(_) => StreamRead::Malformed,

@@ -8,29 +8,16 @@
 //! that changes its address.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::Buf;
+use lockstep_session::{Route, SILENT};
 use lockstep_socket::Incoming;
 use lockstep_units::Timestamp;
 
 use super::{Connection, Link, Role};
 use crate::LiveError;
 use crate::rendezvous::{MAGIC, Meeting, Need, Outcome, RELAY, Side};
-use crate::ticket::Secret;
-
-/// After this silence of the other end, which sends a keep-alive five times as often, other routes are tried.
-pub(crate) const SILENT: Duration = Duration::from_secs(1);
-
-/// Route of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Route {
-    /// Directly between the ends.
-    Direct,
-    /// Relayed by the rendezvous.
-    Relayed,
-}
+use lockstep_session::ticket::Secret;
 
 impl Connection {
     /// Starts the search for the other end by one of `servers`, if there are any. `own` are addresses of this end; with

@@ -8,7 +8,7 @@ use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
 
 use super::*;
-use crate::messages::Delivery;
+use lockstep_session::messages::Delivery;
 
 const WAY: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_millis(33);

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
 use super::*;
-use crate::control::Messages;
+use lockstep_session::control::Messages;
 
 /// Old packets that the attacker keeps.
 const KEPT: usize = 64;
@@ -142,11 +142,11 @@ proptest! {
             messages.extend(&part);
             let mut malformed = false;
             loop {
-                match messages.next() {
+                match messages.poll() {
                     Ok(Some(message)) => {
                         let mut again = Messages::default();
                         again.extend(&message.to_bytes());
-                        prop_assert_eq!(again.next(), Ok(Some(message)));
+                        prop_assert_eq!(again.poll(), Ok(Some(message)));
                     }
                     Ok(None) => break,
                     Err(_) => {

@@ -4,7 +4,7 @@ use lockstep_link::{LossConfig, Reordering};
 
 use super::nat::{Dependence, Nat};
 use super::*;
-use crate::connection::Route;
+use lockstep_session::Route;
 
 /// Address of the rendezvous.
 pub(super) const SERVER: SocketAddr =

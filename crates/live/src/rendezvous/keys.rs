@@ -13,7 +13,7 @@ use super::message::{
 };
 use crate::LiveError;
 use crate::identity::random;
-use crate::ticket::Secret;
+use lockstep_session::ticket::Secret;
 use std::net::SocketAddr;
 
 /// Keys of one ticket.

@@ -18,7 +18,7 @@ use super::keys::Keys;
 use super::message::{Announce, Channel, Cookie, Kind, Message, Refusal, Side, Token};
 use crate::LiveError;
 use crate::identity::random;
-use crate::ticket::{MAX_ADDRESSES, Secret};
+use lockstep_session::ticket::{MAX_ADDRESSES, Secret};
 
 /// Address that stands for the relayed route in QUIC, from the discard-only prefix (RFC 6666).
 pub(crate) const RELAY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)), 1);

@@ -21,7 +21,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::ticket::MAX_ADDRESSES;
+use lockstep_session::ticket::MAX_ADDRESSES;
 
 /// Start of every message: a version and three letters. QUIC packets have their second bit set (RFC 9000, section 17),
 /// so they do not match.

@@ -40,14 +40,14 @@ impl Freshness {
     }
 
     /// Expects pictures of `stream` from `now` on, unless they were expected before.
-    pub(crate) fn expect(&mut self, stream: usize, now: Timestamp) {
+    pub fn expect(&mut self, stream: usize, now: Timestamp) {
         if let Some(newest) = self.stream(stream) {
             newest.get_or_insert(Newest { age: Duration::ZERO, at: now, is_stale: false });
         }
     }
 
     /// Sets the age of the newest picture of `stream` at `now`.
-    pub(crate) fn set_age(&mut self, stream: usize, now: Timestamp, age: Duration) {
+    pub fn set_age(&mut self, stream: usize, now: Timestamp, age: Duration) {
         if let Some(newest) = self.stream(stream) {
             let is_stale = newest.is_some_and(|newest| newest.is_stale);
             *newest = Some(Newest { age, at: now, is_stale });

@@ -4,7 +4,6 @@
 //! rehearsals in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockstep_call::{PictureCodec, ReceivingEnd, SendingEnd, Vp8};
@@ -12,7 +11,7 @@ use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::connection::{Connection, ConnectionEvent, Loss, Route, SILENT};
+use crate::carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
@@ -28,22 +27,25 @@ const MAX_EVENTS: usize = 256;
 
 /// Time limits for the other end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TimeLimits {
+pub struct TimeLimits {
     /// Longest wait for the other end to join; `None` waits for ever.
-    pub(crate) wait_limit: Option<Duration>,
+    pub wait_limit: Option<Duration>,
     /// Longest silence of the other end after that; `None` means no limit.
-    pub(crate) idle_limit: Option<Duration>,
+    pub idle_limit: Option<Duration>,
 }
 
 /// The ends of the video streams of one end of a call, the most important first.
-pub(crate) struct Ends<'a, C: PictureCodec = Vp8> {
-    pub(crate) sending: Vec<&'a mut SendingEnd<C>>,
-    pub(crate) receiving: Vec<&'a mut ReceivingEnd<C>>,
+pub struct Ends<'a, C: PictureCodec = Vp8> {
+    /// Ends of sent streams.
+    pub sending: Vec<&'a mut SendingEnd<C>>,
+    /// Ends of received streams.
+    pub receiving: Vec<&'a mut ReceivingEnd<C>>,
 }
 
 /// A connection and its state.
-pub(crate) struct Exchange {
-    pub(crate) connection: Connection,
+pub struct Exchange<K> {
+    /// The connection.
+    pub connection: K,
     time_limits: TimeLimits,
     started: Timestamp,
     lost: Option<Loss>,
@@ -58,7 +60,8 @@ pub(crate) struct Exchange {
     quality_at: Option<Timestamp>,
     /// Capture time of the newest displayed picture of each stream, on the other end's clock.
     shown: Vec<Option<Timestamp>>,
-    pub(crate) freshness: Freshness,
+    /// Monitor of received pictures.
+    pub freshness: Freshness,
     /// Names of the streams that this end sends, by stream.
     names: Vec<StreamName>,
     /// Names of the streams that the other end sends, by connection number.
@@ -68,7 +71,7 @@ pub(crate) struct Exchange {
 }
 
 /// The close reason for the other end when this end closes the call.
-pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
+pub fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     match result {
         Ok(_) => CloseReason::Done,
         Err(LiveError::UnknownEstimator { .. } | LiveError::UnknownCodec { .. }) => CloseReason::Unsupported,
@@ -77,9 +80,9 @@ pub(crate) fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
     }
 }
 
-impl Exchange {
+impl<K: Carrier> Exchange<K> {
     /// Runs over a connection that began at `started`.
-    pub(crate) fn new(connection: Connection, time_limits: TimeLimits, started: Timestamp) -> Self {
+    pub fn new(connection: K, time_limits: TimeLimits, started: Timestamp) -> Self {
         Self {
             connection,
             time_limits,
@@ -102,22 +105,22 @@ impl Exchange {
     }
 
     /// Sets the names of the streams that this end sends, and the freshness monitor of received ones.
-    pub(crate) fn with_streams(self, names: Vec<StreamName>, freshness: Freshness) -> Self {
+    pub fn with_streams(self, names: Vec<StreamName>, freshness: Freshness) -> Self {
         Self { names, freshness, ..self }
     }
 
     /// Name of the stream that `end` receives.
-    pub(crate) fn name_of<C: PictureCodec>(&self, end: &ReceivingEnd<C>) -> StreamName {
+    pub fn name_of<C: PictureCodec>(&self, end: &ReceivingEnd<C>) -> StreamName {
         end.connection().and_then(|connection| self.received_names.get(&connection)).cloned().unwrap_or_default()
     }
 
     /// The next event for the application.
-    pub(crate) fn poll_event(&mut self) -> Option<CallEvent> {
+    pub fn poll_event(&mut self) -> Option<CallEvent> {
         self.events.pop_front().or_else(|| self.received.pop().map(CallEvent::Message))
     }
 
     /// Queues an event for the application.
-    pub(crate) fn report(&mut self, event: CallEvent) {
+    pub fn report(&mut self, event: CallEvent) {
         self.events.push_back(event);
         if self.events.len() > MAX_EVENTS {
             self.events.pop_front();
@@ -127,8 +130,8 @@ impl Exchange {
     /// Sends a message of the application.
     ///
     /// # Errors
-    /// See [`Connection::send_message`].
-    pub(crate) fn send_message<C: PictureCodec>(
+    /// See [`Carrier::send_message`].
+    pub fn send_message<C: PictureCodec>(
         &mut self,
         now: Timestamp,
         ends: &mut Ends<'_, C>,
@@ -143,7 +146,7 @@ impl Exchange {
     }
 
     /// Records that a picture of a stream is displayed. It was captured at `captured_at` on the other end's clock.
-    pub(crate) fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
+    pub fn on_shown(&mut self, stream: usize, captured_at: Timestamp) {
         if self.shown.len() <= stream {
             self.shown.resize(stream + 1, None);
         }
@@ -228,34 +231,34 @@ impl Exchange {
     }
 
     /// Presence of the other end.
-    pub(crate) fn other(&self) -> Presence {
+    pub fn other(&self) -> Presence {
         self.other
     }
 
     /// Handles the events of the connection.
-    pub(crate) fn handle_events<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
+    pub fn handle_events<C: PictureCodec>(&mut self, now: Timestamp, ends: &mut Ends<'_, C>) {
         while let Some(event) = self.connection.poll() {
             match event {
-                ConnectionEvent::Joined => {
+                CarrierEvent::Joined => {
                     self.joined_at = Some(now);
                     self.quality_at = Some(now + QUALITY_INTERVAL);
                     self.report(CallEvent::Joined);
                 }
-                ConnectionEvent::Returned => {
+                CarrierEvent::Returned => {
                     ends.sending.iter_mut().for_each(|sending| sending.path_returned(now));
                 }
-                ConnectionEvent::Moved => {
+                CarrierEvent::Moved => {
                     self.events.extend(self.connection.route().map(CallEvent::PathChanged));
                     ends.sending.iter_mut().for_each(|sending| sending.path_moved(now));
                 }
-                ConnectionEvent::Datagram(at, datagram) => {
-                    let decoded = Datagram::decode(&datagram);
+                CarrierEvent::Datagram(at, datagram) => {
+                    let decoded = Datagram::decode(datagram.as_ref());
                     // Hellos arrive in the stream instead.
                     if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
                         take(ends, at, decoded);
                     }
                 }
-                ConnectionEvent::Control(datagram) => {
+                CarrierEvent::Control(datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     let of = decoded.as_ref().ok().map(Datagram::connection);
                     let is_known = stream_of(ends, of).is_some();
@@ -270,22 +273,22 @@ impl Exchange {
                         }
                     }
                 }
-                ConnectionEvent::Stream { connection, name } => {
+                CarrierEvent::Stream { connection, name } => {
                     // A hello beyond the limit refuses the call.
                     if self.received_names.len() < MAX_STREAMS {
                         self.received_names.insert(connection, name);
                     }
                 }
-                ConnectionEvent::Presence(presence) => {
+                CarrierEvent::Presence(presence) => {
                     self.other = presence;
                     self.report(CallEvent::PeerChanged(presence));
                 }
-                ConnectionEvent::Message { at, delivery, sent_at, payload } => {
+                CarrierEvent::Message { at, delivery, sent_at, payload } => {
                     let least = ends.receiving.iter().filter_map(|end| end.min_delay()).min();
                     let round_trip = self.connection.min_round_trip().unwrap_or_default();
                     self.received.push(at, delivery, sent_at, payload, least, round_trip);
                 }
-                ConnectionEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
+                CarrierEvent::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }
         self.watch(now, ends);
@@ -293,12 +296,12 @@ impl Exchange {
 
     /// Writes the next datagram into the empty `buffer` and returns its destination. The caller repeats this until it
     /// returns `None`, after every other event of the connection and the ends.
-    pub(crate) fn poll_transmit<C: PictureCodec>(
+    pub fn poll_transmit<C: PictureCodec>(
         &mut self,
         now: Timestamp,
         ends: &mut Ends<'_, C>,
         buffer: &mut Vec<u8>,
-    ) -> Option<SocketAddr> {
+    ) -> Option<K::Destination> {
         if let Some(largest) = self.connection.largest_datagram() {
             let payload = largest.saturating_sub(DATA_HEADER);
             ends.sending.iter_mut().for_each(|sending| sending.set_payload(payload));
@@ -347,7 +350,7 @@ impl Exchange {
     }
 
     /// Returns once whether the other end or the connection ended the call, and how.
-    pub(crate) fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
+    pub fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
         if let Some(limit) = self.refused_beyond.take() {
             return Err(LiveError::TooManyStreams { limit });
         }
@@ -365,7 +368,7 @@ impl Exchange {
     }
 
     /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
-    pub(crate) fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
+    pub fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         match self.connection.unconfirmed() {
             Some(silence) => result.and(Err(LiveError::PeerSilent { silence })),
             None => result,
@@ -373,7 +376,7 @@ impl Exchange {
     }
 
     /// An error if the other end takes too long to join, or is silent for too long.
-    pub(crate) fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
+    pub fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
         let waited = now.saturating_since(self.started);
         if !self.connection.is_joined() {
             if self.time_limits.wait_limit.is_some_and(|limit| waited >= limit) {
@@ -391,7 +394,7 @@ impl Exchange {
     }
 
     /// When the connection or the ends must be driven next.
-    pub(crate) fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
+    pub fn poll_timeout<C: PictureCodec>(&mut self, ends: &Ends<'_, C>) -> Option<Timestamp> {
         let joined = self.connection.is_open();
         // Before the other end joins, the ends have data to send, but no receiver.
         let sending = ends.sending.iter().filter_map(|end| end.poll_timeout()).min().filter(|_| joined);

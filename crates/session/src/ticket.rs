@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use data_encoding::BASE32_NOPAD;
-use ring::digest::{SHA256, digest};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 /// Prefix of every ticket.
@@ -87,8 +87,8 @@ impl Ticket {
 #[doc(hidden)]
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> String {
-    let checksum = digest(&SHA256, bytes);
-    let bytes = [bytes, &checksum.as_ref()[..CHECKSUM]].concat();
+    let checksum = Sha256::digest(bytes);
+    let bytes = [bytes, &checksum[..CHECKSUM]].concat();
     format!("{PREFIX}{}", BASE32_NOPAD.encode(&bytes))
 }
 
@@ -164,7 +164,7 @@ impl FromStr for Ticket {
         let text = text.strip_prefix(PREFIX).ok_or(TicketError::Prefix)?;
         let bytes = BASE32_NOPAD.decode(text.as_bytes()).map_err(|_| TicketError::Damaged)?;
         let (body, checksum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(TicketError::Damaged)?;
-        if digest(&SHA256, body).as_ref()[..CHECKSUM] != *checksum {
+        if Sha256::digest(body)[..CHECKSUM] != *checksum {
             return Err(TicketError::Damaged);
         }
         let mut rest = body;

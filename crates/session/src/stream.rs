@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Most video streams that one end of a call sends.
 pub const MAX_STREAMS: usize = 8;
 /// Longest name of a stream in bytes.
-pub(crate) const MAX_NAME_BYTES: usize = 32;
+pub const MAX_NAME_BYTES: usize = 32;
 
 /// Name of a video stream: up to 32 letters, digits, `-` and `_`, so that it can be part of a file name. The only
 /// stream of a call has an empty one.

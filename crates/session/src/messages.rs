@@ -17,7 +17,7 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// 14.1).
 pub const MAX_LATEST_BYTES: usize = 1_000;
 /// Bytes of reliable messages that may wait to leave.
-pub(crate) const MAX_UNSENT_BYTES: usize = 256 << 10;
+pub const MAX_UNSENT_BYTES: usize = 256 << 10;
 /// Received messages that may wait for the application; beyond this, the oldest are dropped.
 const MAX_RECEIVED_MESSAGES: usize = 1_024;
 /// Bytes of these messages.
@@ -70,7 +70,7 @@ impl Message {
     ///
     /// # Errors
     /// [`MessageError::TooLong`].
-    pub(crate) fn check(&self) -> Result<(), MessageError> {
+    pub fn check(&self) -> Result<(), MessageError> {
         let limit = match self.delivery {
             Delivery::Reliable => MAX_MESSAGE_BYTES,
             Delivery::Latest { .. } => MAX_LATEST_BYTES,
@@ -117,7 +117,7 @@ pub enum MessageError {
 }
 
 /// Wire format of a reliable message.
-pub(crate) fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
+pub fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RELIABLE_HEADER + payload.len());
     bytes.extend((payload.len() as u32).to_be_bytes());
     bytes.extend(sent_at.as_micros().to_be_bytes());
@@ -127,19 +127,20 @@ pub(crate) fn reliable(sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
 
 /// The stream is not a sequence of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// Splits the bytes of a stream into reliable messages. At most one incomplete message waits.
 #[derive(Debug, Default)]
-pub(crate) struct ReliableReader(Vec<u8>);
+pub struct ReliableReader(Vec<u8>);
 
 impl ReliableReader {
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+    /// Appends bytes that arrived.
+    pub fn extend(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
     /// The next complete message: sending time and payload.
-    pub(crate) fn next(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
+    pub fn poll(&mut self) -> Result<Option<(Timestamp, Vec<u8>)>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
         if length > MAX_MESSAGE_BYTES {
@@ -155,14 +156,14 @@ impl ReliableReader {
 
 /// Latest-only messages of both directions: the next number to send, and the newest number received per channel.
 #[derive(Debug, Default)]
-pub(crate) struct LatestChannels {
+pub struct LatestChannels {
     next: u32,
     newest: BTreeMap<u8, u32>,
 }
 
 impl LatestChannels {
     /// The datagram of a latest message.
-    pub(crate) fn datagram(&mut self, channel: u8, sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
+    pub fn datagram(&mut self, channel: u8, sent_at: Timestamp, payload: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LATEST_HEADER + payload.len());
         bytes.extend([LATEST, channel]);
         bytes.extend(self.next.to_be_bytes());
@@ -173,7 +174,7 @@ impl LatestChannels {
     }
 
     /// The message of a datagram, unless a later one of its channel arrived before.
-    pub(crate) fn received(&mut self, datagram: &[u8]) -> Option<(u8, Timestamp, Vec<u8>)> {
+    pub fn received(&mut self, datagram: &[u8]) -> Option<(u8, Timestamp, Vec<u8>)> {
         let [LATEST, channel, rest @ ..] = datagram else { return None };
         let (number, rest) = rest.split_first_chunk::<4>()?;
         let (sent_at, payload) = rest.split_first_chunk::<8>()?;
@@ -197,13 +198,13 @@ impl LatestChannels {
 }
 
 /// Whether a datagram carries a latest message.
-pub(crate) fn is_latest(datagram: &[u8]) -> bool {
+pub fn is_latest(datagram: &[u8]) -> bool {
     datagram.first() == Some(&LATEST)
 }
 
 /// Received messages that wait for the application, and the sliding minimum of their delays.
 #[derive(Debug, Default)]
-pub(crate) struct ReceivedMessages {
+pub struct ReceivedMessages {
     waiting: VecDeque<ReceivedMessage>,
     bytes: usize,
     least: SlidingMinimum<i64>,
@@ -212,7 +213,7 @@ pub(crate) struct ReceivedMessages {
 impl ReceivedMessages {
     /// Adds a message that arrived at `now`. `video_min` is the smallest delay of video packets, with the same clock
     /// offset.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         now: Timestamp,
         delivery: Delivery,
@@ -233,7 +234,7 @@ impl ReceivedMessages {
     }
 
     /// The next message for the application.
-    pub(crate) fn pop(&mut self) -> Option<ReceivedMessage> {
+    pub fn pop(&mut self) -> Option<ReceivedMessage> {
         let message = self.waiting.pop_front()?;
         self.bytes -= message.payload.len();
         Some(message)
@@ -248,7 +249,7 @@ pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
         let _ = latest.received(part);
         reader.extend(part);
         loop {
-            match reader.next() {
+            match reader.poll() {
                 Ok(Some((_, payload))) => assert!(payload.len() <= MAX_MESSAGE_BYTES),
                 Ok(None) => break,
                 Err(Malformed) => return,
@@ -275,7 +276,7 @@ mod tests {
             let mut received = Vec::new();
             for part in bytes.chunks(cut) {
                 reader.extend(part);
-                while let Some((sent_at, payload)) = reader.next().expect("well-formed") {
+                while let Some((sent_at, payload)) = reader.poll().expect("well-formed") {
                     assert_eq!(sent_at, at(5));
                     received.push(payload);
                 }
@@ -288,7 +289,7 @@ mod tests {
     fn length_beyond_the_limit_is_refused_at_once() {
         let mut reader = ReliableReader::default();
         reader.extend(&(MAX_MESSAGE_BYTES as u32 + 1).to_be_bytes());
-        assert_eq!(reader.next(), Err(Malformed));
+        assert_eq!(reader.poll(), Err(Malformed));
     }
 
     #[test]

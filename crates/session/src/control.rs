@@ -46,7 +46,7 @@ impl CallKind {
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CloseReason {
+pub enum CloseReason {
     /// The call is over (0 on the wire).
     Done,
     /// This side failed (1 on the wire).
@@ -61,7 +61,7 @@ pub(crate) enum CloseReason {
 
 impl CloseReason {
     /// Wire format of the reason.
-    pub(crate) fn number(self) -> u16 {
+    pub fn number(self) -> u16 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -72,7 +72,7 @@ impl CloseReason {
     }
 
     /// The reason with this number on the wire.
-    pub(crate) fn from_number(number: u16) -> Self {
+    pub fn from_number(number: u16) -> Self {
         match number {
             0 => Self::Done,
             1 => Self::Failed,
@@ -85,9 +85,14 @@ impl CloseReason {
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Message {
+pub enum Message {
     /// First message of the joiner: proves that it knows the ticket's secret, and names the kind of call.
-    Join { secret: Secret, kind: CallKind },
+    Join {
+        /// Secret of the ticket.
+        secret: Secret,
+        /// Direction of the pictures.
+        kind: CallKind,
+    },
     /// First message of the listener: accepts the call.
     Welcome,
     /// A hello of the transport or the answer to one, in its datagram format.
@@ -97,16 +102,21 @@ pub(crate) enum Message {
     /// The presence of this end has changed.
     Presence(Presence),
     /// Name of the video stream of a connection number, before its hello.
-    Stream { connection: u32, name: StreamName },
+    Stream {
+        /// The connection number.
+        connection: u32,
+        /// The name.
+        name: StreamName,
+    },
 }
 
 /// A message is too long, of an unknown kind, or has a malformed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 impl Message {
     /// The message with its length field.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let (kind, body) = match self {
             Self::Join { secret, kind } => (JOIN, [&[VERSION, kind.number()][..], &secret[..]].concat()),
             Self::Welcome => (WELCOME, vec![VERSION]),
@@ -143,22 +153,22 @@ impl Message {
 
 /// Splits the bytes of a stream into messages.
 #[derive(Debug, Default)]
-pub(crate) struct Messages(Vec<u8>);
+pub struct Messages(Vec<u8>);
 
 impl Messages {
     /// Appends bytes that arrived.
-    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+    pub fn extend(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
     /// Bytes that wait for the rest of a message.
-    #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
+    #[must_use]
+    pub fn waiting(&self) -> usize {
         self.0.len()
     }
 
     /// The next complete message.
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, Malformed> {
+    pub fn poll(&mut self) -> Result<Option<Message>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<2>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*length));
         if !(1..=MAX_MESSAGE_BYTES).contains(&length) {
@@ -178,11 +188,11 @@ pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
     for part in parts {
         messages.extend(part);
         loop {
-            match messages.next() {
+            match messages.poll() {
                 Ok(Some(message)) => {
                     let mut again = Messages::default();
                     again.extend(&message.to_bytes());
-                    assert_eq!(again.next(), Ok(Some(message)));
+                    assert_eq!(again.poll(), Ok(Some(message)));
                 }
                 Ok(None) => break,
                 // A peer that sends malformed messages is ignored.
@@ -213,7 +223,7 @@ mod tests {
             let mut heard = Vec::new();
             for part in bytes.chunks(cut) {
                 messages.extend(part);
-                while let Some(message) = messages.next().expect("all are proper") {
+                while let Some(message) = messages.poll().expect("all are proper") {
                     heard.push(message);
                 }
             }
@@ -234,7 +244,7 @@ mod tests {
         ] {
             let mut messages = Messages::default();
             messages.extend(bytes);
-            assert_eq!(messages.next(), Err(Malformed), "{bytes:?}");
+            assert_eq!(messages.poll(), Err(Malformed), "{bytes:?}");
         }
     }
 }

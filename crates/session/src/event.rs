@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_control::LimitedBy;
 use lockstep_units::Bitrate;
 
-use crate::connection::Route;
+use crate::carrier::Route;
 use crate::messages::ReceivedMessage;
 use crate::presence::Presence;
 use crate::stream::StreamName;

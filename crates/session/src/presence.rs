@@ -22,12 +22,12 @@ pub struct Presence {
 
 impl Presence {
     /// Wire format, one bit per field.
-    pub(crate) fn number(self) -> u8 {
+    pub fn number(self) -> u8 {
         u8::from(self.muted) | (u8::from(self.camera_off) << 1)
     }
 
     /// Decodes the wire format; bits of newer versions are ignored.
-    pub(crate) fn from_number(number: u8) -> Self {
+    pub fn from_number(number: u8) -> Self {
         Self { muted: number & 1 != 0, camera_off: number & 2 != 0 }
     }
 }
