@@ -6,8 +6,9 @@
     .ci/language.py --count             # findings per folder
 
 A finding is one line: file, line, rule, text. `.ci/language.txt` holds the words, one regular expression per line, a tab
-and what to write instead. Sentences of comments and docstrings have at most 20 words, those of pages at most 25. Code
-spans, links, tables, figures and quotations count as one word or none.
+and what to write instead. Its lines with `name:` match names of functions, types, constants, modules and macros.
+Sentences of comments and docstrings have at most 20 words, those of pages at most 25. Code spans, links, tables, figures
+and quotations count as one word or none.
 """
 
 import argparse
@@ -25,9 +26,25 @@ ROOT = Path(__file__).parent.parent
 WORDS = [
     (re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.IGNORECASE), better)
     for pattern, better in (
-        line.split("\t") for line in (ROOT / ".ci/language.txt").read_text().splitlines() if line and line[0] != "#"
+        line.split("\t")
+        for line in (ROOT / ".ci/language.txt").read_text().splitlines()
+        if line and line[0] != "#" and not line.startswith("name:")
     )
 ]
+# Patterns of declared names, whole.
+NAMES = [
+    (re.compile(pattern), better)
+    for pattern, better in (
+        line.removeprefix("name:").split("\t")
+        for line in (ROOT / ".ci/language.txt").read_text().splitlines()
+        if line.startswith("name:")
+    )
+]
+DECLARED = re.compile(
+    r"^[ \t]*(?:pub(?:\([a-z:() ]+\))? )?(?:unsafe |const |async )*"
+    r"(?:fn|struct|enum|trait|const|static|type|mod|macro_rules!|def|class) (\w+)",
+    re.MULTILINE,
+)
 COMMENT_LIMIT, PAGE_LIMIT, NAME_LIMIT = 20, 25, 60
 # A sentence ends at a full stop, question mark, colon or semicolon before a space; an abbreviation does not end it.
 END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bcf)(?<!\bet al)(?<!\betc)(?<!\bFig)(?<!\bSec)[.?!:;](?=\s|$)")
@@ -193,6 +210,12 @@ def findings(path: Path) -> Iterator[str]:
             count = sum(1 for word in sentence.split() if re.search(r"\w", word))
             if count > limit:
                 yield f"{name}:{line}: sentence: {count} words, at most {limit}: {sentence[:80]}"
+    if path.suffix != ".md" and "tests" not in path.parts:
+        for match in DECLARED.finditer(source):
+            for pattern, better in NAMES:
+                if pattern.fullmatch(match[1]):
+                    line = source.count("\n", 0, match.start(1)) + 1
+                    yield f"{name}:{line}: name: {match[1]!r}: {better}"
     tests = {".rs": r"#\[test\]\s+(?:#\[[^\]]*\]\s+)*fn (\w+)", ".py": r"\bdef (test_\w+)"}.get(path.suffix)
     for match in re.finditer(tests, source) if tests else ():
         if len(match[1].removeprefix("test_")) > NAME_LIMIT:

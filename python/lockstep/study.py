@@ -54,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--seeds", type=whole(1), default=None, metavar="COUNT", help="number of seeds for each cell, from 1 on"
     )
-    parser.add_argument(
-        "--workers", type=whole(1, MAX_WORKERS), default=2, help="cells that run at once (%(default)s)"
-    )
+    parser.add_argument("--workers", type=whole(1, MAX_WORKERS), default=2, help="cells that run at once (%(default)s)")
     parser.add_argument("--fresh", action="store_true", help="discard the results in the folder and start again")
 
 

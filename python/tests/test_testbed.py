@@ -176,7 +176,7 @@ def test_relay_is_the_only_candidate_of_a_description() -> None:
     assert asked == ["192.0.2.2:40000"]
     assert written == "v=0\r\na=candidate:1 1 udp 2122 192.0.2.2 5000 typ host\r\na=mid:0\r\n"
     upper = "a=candidate:1 1 UDP 2015363327 192.0.2.2 52467 typ host"
-    assert two_ends.out_of_reach(upper) == "a=candidate:1 1 UDP 2015363327 192.0.2.2 9 typ host"
+    assert two_ends.with_unreachable_candidates(upper) == "a=candidate:1 1 UDP 2015363327 192.0.2.2 9 typ host"
     assert chromium.without_candidates(sdp) == "v=0\r\na=mid:0\r\n"
 
 

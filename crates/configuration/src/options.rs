@@ -271,7 +271,7 @@ macro_rules! options {
             pub fn words(&self, group: OptionGroup) -> Vec<String> {
                 let said = [$(self.$name.as_ref().map(OptionValue::to_words)),*];
                 let said = Self::TABLE.iter().zip(said).filter(|(option, _)| option.group == group);
-                said.flat_map(|(option, words)| words.map_or_else(Vec::new, |words| option.said(&words))).collect()
+                said.flat_map(|(option, words)| words.map_or_else(Vec::new, |words| option.command_line(&words))).collect()
             }
         }
     };
@@ -279,7 +279,7 @@ macro_rules! options {
 
 impl OptionDescription {
     /// Command line for the option with the values `words`.
-    fn said(&self, words: &[String]) -> Vec<String> {
+    fn command_line(&self, words: &[String]) -> Vec<String> {
         match self.form {
             Form::Flag => {
                 if words.is_empty() {

@@ -562,7 +562,7 @@ impl World {
     }
 
     /// The longest time until pictures, and sound, return at either end.
-    fn longest_back(&self, since: Timestamp) -> (Duration, Duration) {
+    fn max_recovery(&self, since: Timestamp) -> (Duration, Duration) {
         let each = [JOINER, LISTENER].map(|end| self.back(end, since).map(|time| time.unwrap_or(Duration::MAX)));
         (each[0][0].max(each[1][0]), each[0][1].max(each[1][1]))
     }

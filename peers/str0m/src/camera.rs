@@ -89,7 +89,7 @@ struct Settings {
 pub struct Camera {
     clip: Option<(Clip, File)>,
     settings: Arc<Settings>,
-    most_bps: u64,
+    max_bps: u64,
     frames: Receiver<Frame>,
     out: SyncSender<Frame>,
 }
@@ -103,14 +103,14 @@ impl Camera {
         Ok(Self {
             clip: Some((Clip::open(&arguments.clip)?, times)),
             settings,
-            most_bps: arguments.most_bps,
+            max_bps: arguments.max_bps,
             frames,
             out,
         })
     }
 
-    pub fn most_bps(&self) -> u64 {
-        self.most_bps
+    pub fn max_bps(&self) -> u64 {
+        self.max_bps
     }
 
     /// Target of the encoder, bit/s.
@@ -120,7 +120,7 @@ impl Camera {
 
     /// Sets the rate that the bandwidth estimate allows, bit/s.
     pub fn allow(&self, rate: u64) {
-        self.settings.rate.store(rate.min(self.most_bps), Ordering::Relaxed);
+        self.settings.rate.store(rate.min(self.max_bps), Ordering::Relaxed);
     }
 
     /// Requests a key frame.

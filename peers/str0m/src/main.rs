@@ -109,7 +109,7 @@ impl End {
             Event::MediaAdded(media) => self.mid = Some(media.mid),
             Event::Connected => {
                 if let Some(camera) = &mut self.camera {
-                    self.rtc.bwe().set_desired_bitrate(Bitrate::bps(camera.most_bps()));
+                    self.rtc.bwe().set_desired_bitrate(Bitrate::bps(camera.max_bps()));
                     camera.start()?;
                 }
             }

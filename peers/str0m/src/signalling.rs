@@ -29,7 +29,7 @@ pub struct Arguments {
     pub clip: PathBuf,
     pub address: IpAddr,
     /// Limit on the sending rate, bit/s.
-    pub most_bps: u64,
+    pub max_bps: u64,
 }
 
 impl Arguments {
@@ -40,11 +40,11 @@ impl Arguments {
             _ => return Err(format!("expected `sender` or `receiver`, found `{role}`").into()),
         };
         let options: Value = serde_json::from_str(options)?;
-        let most_bps = options["cap"]
+        let max_bps = options["cap"]
             .as_u64()
             .filter(|&rate| rate > 0)
             .ok_or("cannot read the options: expected a positive `cap`")?;
-        Ok(Self { role, work, clip, address: address.parse()?, most_bps })
+        Ok(Self { role, work, clip, address: address.parse()?, max_bps })
     }
 }
 

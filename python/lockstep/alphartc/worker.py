@@ -130,14 +130,14 @@ def virtual_clocks() -> None:
     for name, position in (("gmtime", 0), ("localtime", 0), ("ctime", 0), ("asctime", 0), ("strftime", 1)):
         real = getattr(time, name)
 
-        def at_present(*given: Any, real: Any = real, name: str = name, position: int = position) -> Any:
+        def current_time(*given: Any, real: Any = real, name: str = name, position: int = position) -> Any:
             if len(given) > position and given[position] is not None:
                 return real(*given)
             seconds = wall_nanoseconds() / 1e9
             present = REAL_GMTIME(seconds) if name in ("asctime", "strftime") else seconds
             return real(*given[:position], present)
 
-        replacements[name] = at_present
+        replacements[name] = current_time
     for name, replacement in replacements.items():
         setattr(time, name, replacement)
     modules: Any = datetime_module

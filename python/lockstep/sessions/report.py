@@ -53,7 +53,7 @@ COLUMNS = [
     "recovery of the transport, p95",
     "recovery of the transport, never",
 ]
-NOT_AT_HAND = "not available"
+NOT_AVAILABLE = "not available"
 """Text for a figure of the paper that is not available here."""
 
 
@@ -90,10 +90,10 @@ def published(figures: Figures) -> list[Published]:
     apart = f"half of the seconds within {_apart(codec, 50)}, 95 % within {_apart(codec, 95)}" if codec else "–"
     return [
         Published("Sessions", "over a million, of one mobile video telephony service", count(figures.sessions)),
-        Published("Poor session ratio", NOT_AT_HAND, percent(figures.all.poor)),
-        Published("… by place", NOT_AT_HAND, spread("place")),
-        Published("… by access network", NOT_AT_HAND, spread("access")),
-        Published("… by hour", NOT_AT_HAND, hours()),
+        Published("Poor session ratio", NOT_AVAILABLE, percent(figures.all.poor)),
+        Published("… by place", NOT_AVAILABLE, spread("place")),
+        Published("… by access network", NOT_AVAILABLE, spread("access")),
+        Published("… by hour", NOT_AVAILABLE, hours()),
         Published(
             "Difference of codec and transport rates",
             "codec up to twice the target within a second; larger differences for lower targets (figures 11 and 12)",

@@ -100,7 +100,7 @@ FIGURES = (
 """Figures of BoB's paper; for its estimators the accuracy."""
 
 
-def how_to_measure_vmaf() -> str:
+def vmaf_instructions() -> str:
     """The shell commands that make VMAF available."""
     program = f"$({shlex.quote(sys.executable)} -c 'import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())')"
     return f"{install_command_for(['imageio-ffmpeg'])} and set its ffmpeg: export LOCKSTEP_VMAF={program}"
@@ -396,7 +396,7 @@ def main(arguments: list[str] | None = None) -> int:
             content_hash(model)
     missing = vmaf_missing()
     if missing is not None:
-        print(f"no VMAF and no total scores ({missing}); to get them: {how_to_measure_vmaf()}", file=sys.stderr)
+        print(f"no VMAF and no total scores ({missing}); to get them: {vmaf_instructions()}", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
     line = vmaf_line(study) if options.budget == BUDGETS[0] and missing is None else None
     for part in options.parts:

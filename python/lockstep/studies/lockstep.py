@@ -105,10 +105,10 @@ def table(calls: polars.DataFrame) -> polars.DataFrame:
     found = polars.DataFrame(rows, infer_schema_length=None).with_columns(
         polars.col("qoe_d_bound").cast(polars.Float64)
     )
-    return with_front(found.sort("codec", "qoe_d", descending=[False, True]))
+    return with_pareto_front(found.sort("codec", "qoe_d", descending=[False, True]))
 
 
-def with_front(found: polars.DataFrame) -> polars.DataFrame:
+def with_pareto_front(found: polars.DataFrame) -> polars.DataFrame:
     """The same rows with ``on_front``: no controller but hindsight has both a shorter p95 and a higher SSIM."""
     rows = found.to_dicts()
 
@@ -126,7 +126,7 @@ def means(rows: polars.DataFrame) -> polars.DataFrame:
     worst = [polars.col("worst_qoe_d").min(), polars.col("worst_p95_ms").max(), polars.col("calls").sum()]
     over = clean.group_by("codec", "controller", maintain_order=True).agg(*averages, *worst)
     found = over.with_columns(qoe_d_half=polars.lit(float("nan"))).sort("qoe_d", descending=True)
-    return with_front(found).with_columns(family=polars.lit(ALL_FAMILIES), condition=polars.lit(CLEAN))
+    return with_pareto_front(found).with_columns(family=polars.lit(ALL_FAMILIES), condition=polars.lit(CLEAN))
 
 
 def verdict(rows: polars.DataFrame) -> str | None:

@@ -193,7 +193,7 @@ def _measure(options: argparse.Namespace, name: str, experiment: Experiment, pro
     for tried in experiment.cases:
         link.check(resolve(tried)[0])
     kind = _kind(options)
-    if options.first and (reason := machine.come_first()):
+    if options.first and (reason := machine.raise_priority()):
         raise TestbedError(f"--first: {reason}")
     budget = SIZES[options.budget]
     seconds = options.seconds or budget.seconds
@@ -328,7 +328,7 @@ def _print_results(table: polars.DataFrame, experiment: Experiment) -> None:
             continue
         print(f"the ruler with {row['program']}: {report.ruler_error(row)}")
     for printed in experiment.printed:
-        print(f"the paper: {report.printed_in_words(printed)}")
+        print(f"the paper: {report.describe_printed(printed)}")
 
 
 if __name__ == "__main__":

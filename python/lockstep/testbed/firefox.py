@@ -25,7 +25,7 @@ from lockstep.testbed import barcodes
 from lockstep.testbed.chromium import COUNTERS, GAUGES, bits_per_second, inbound, outbound
 from lockstep.testbed.decoding import EncodedFrame, confirmed, decoded
 from lockstep.testbed.firefox_end import BROWSERS
-from lockstep.testbed.machine import come_last, process_tree
+from lockstep.testbed.machine import lower_priority, process_tree
 from lockstep.testbed.processes import end_group, pause
 from lockstep.testbed.programs import Clip, Outcome, OwnSession, Samples, Setting, Shown, TestbedError, executable
 from lockstep.testbed.ruler import Sight
@@ -72,7 +72,7 @@ class Firefox(TwoEnds):
         # programs.
         for process in process_tree(ends["sender"]):
             if _name(process) == CAMERA:
-                come_last(process)
+                lower_priority(process)
                 return {"camera": process, **ends}
         return ends
 

@@ -158,7 +158,7 @@ def unix_offset() -> float:
     return min(readings)[1]
 
 
-def come_first() -> str | None:
+def raise_priority() -> str | None:
     """Gives this process and its children priority over others of the machine; returns the reason if it cannot.
 
     It uses the lowest real-time priority. A nice value is not enough: kernels first divide time between sessions
@@ -171,7 +171,7 @@ def come_first() -> str | None:
     return None
 
 
-def come_last(process: int) -> None:
+def lower_priority(process: int) -> None:
     """Removes the real-time priority of a process; it still has priority over the machine's other programs."""
     for thread in Path(f"/proc/{process}/task").iterdir():
         with contextlib.suppress(OSError):

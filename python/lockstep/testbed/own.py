@@ -66,7 +66,7 @@ class Lockstep:
         except (ValueError, KeyError, TypeError):
             raise TestbedError(f"cannot read the ticket of lockstep receive: {self._last_error('receiver')}") from None
         threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
-        words = sender_words(self._options)
+        words = sender_arguments(self._options)
         if setting.session_log:
             words += ["--session-log", str(setting.work / "sender.session")]
         leads = setting.through(ticket)
@@ -89,7 +89,7 @@ class Lockstep:
     def _run(self, name: str, enter: tuple[str, ...], *words: str) -> subprocess.Popen[bytes]:
         assert self._setting is not None  # noqa: S101
         command = [*enter, self._command, *words, "--status", "json", "--attached"]
-        with (self._setting.work / f"{name}.said").open("wb") as errors:
+        with (self._setting.work / f"{name}.stderr").open("wb") as errors:
             process = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, **apart()
             )
@@ -98,7 +98,7 @@ class Lockstep:
 
     def _last_error(self, name: str) -> str:
         assert self._setting is not None  # noqa: S101
-        lines = (self._setting.work / f"{name}.said").read_text(errors="replace").strip().splitlines()
+        lines = (self._setting.work / f"{name}.stderr").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no message"
 
     def _read(self, pipe: Path) -> None:
@@ -232,13 +232,13 @@ def check(options: Mapping[str, str]) -> None:
             "the controller `hindsight` requires the trace of the link, which only simulated calls provide"
         )
     # `lockstep send` checks its options before it refuses this ticket.
-    command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_words(options)]
+    command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_arguments(options)]
     tried = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
     if "a ticket begins with" not in tried.stderr:
         raise TestbedError(tried.stderr.strip().splitlines()[0].removeprefix("error: ").removeprefix("lockstep: "))
 
 
-def sender_words(options: Mapping[str, str]) -> list[str]:
+def sender_arguments(options: Mapping[str, str]) -> list[str]:
     """Options of `lockstep send` for the program's options."""
     words = ["--controller", options["controller"], "--codec", options["codec"]]
     return words if options["grace"] == "default" else [*words, "--grace-period", options["grace"]]

@@ -41,7 +41,7 @@ def describe(folder: Path, name: str, experiment: Experiment, sources: Mapping[s
     (folder / DESCRIPTION).write_text(json.dumps(known))
 
 
-def printed_in_words(printed: Printed) -> str:
+def describe_printed(printed: Printed) -> str:
     """A figure of the paper as a line of text."""
     delays = "/".join("-" if math.isnan(value) else f"{value:.0f}" for value in (printed.p50, printed.p95))
     ssim = "-" if math.isnan(printed.ssim_db) else f"{printed.ssim_db:.1f}"

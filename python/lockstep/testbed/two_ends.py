@@ -55,7 +55,7 @@ class TwoEnds:
         receiver = self._run("receiver", setting.receiver)
         offered = self._receive(sender, "sender")
         if setting.relayed:
-            offered["sdp"] = out_of_reach(offered["sdp"])
+            offered["sdp"] = with_unreachable_candidates(offered["sdp"])
         self._send(receiver, offered)
         answered = self._receive(receiver, "receiver")
         if setting.relayed:
@@ -73,7 +73,7 @@ class TwoEnds:
 
     def _run(self, role: str, side: Side) -> "subprocess.Popen[str]":
         assert self._setting is not None  # noqa: S101
-        with (self._setting.work / f"{role}.said").open("w") as errors:
+        with (self._setting.work / f"{role}.stderr").open("w") as errors:
             process = subprocess.Popen(  # noqa: S603
                 [*side.enter, *self._command(role, self._setting)],
                 stdin=subprocess.PIPE,
@@ -102,7 +102,7 @@ class TwoEnds:
 
     def _last_error(self, role: str) -> str:
         assert self._setting is not None  # noqa: S101
-        lines = (self._setting.work / f"{role}.said").read_text(errors="replace").strip().splitlines()
+        lines = (self._setting.work / f"{role}.stderr").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no message"
 
     def poll(self) -> None:
@@ -162,7 +162,7 @@ class TwoEnds:
         self._processes.clear()
 
 
-def out_of_reach(sdp: str) -> str:
+def with_unreachable_candidates(sdp: str) -> str:
     """A session description with unusable addresses (port 9, discard): without any, aiortc gathers no candidates."""
     return re.sub(r"(a=candidate:\S+ \d+ udp \d+ \S+) \d+", r"\1 9", sdp, flags=re.IGNORECASE)
 

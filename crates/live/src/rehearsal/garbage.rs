@@ -60,7 +60,7 @@ fn copied_and_forged_packets_leave_a_call_unharmed() {
         world.forger = Some(Forger::new(seed));
         world.run_for(Duration::from_secs(20));
         let since = Timestamp::from_millis(15_000);
-        let (pictures, sound) = world.longest_back(since);
+        let (pictures, sound) = world.max_recovery(since);
         assert!(pictures <= Duration::from_millis(500) && sound <= Duration::from_millis(500), "{seed}: {pictures:?}");
         for end in &world.ends {
             assert!(end.exchange.connection.links() <= 12, "links pile up");
@@ -92,9 +92,9 @@ fn flood_of_garbage_and_forged_handshakes_is_harmless() {
         }
         world.run_for(Duration::from_millis(2));
     }
-    let (pictures, sound) = world.longest_back(Timestamp::ZERO);
+    let (pictures, sound) = world.max_recovery(Timestamp::ZERO);
     assert!(pictures <= Duration::from_secs(1) && sound <= Duration::from_secs(3), "{pictures:?} {sound:?}");
-    let (pictures, sound) = world.longest_back(Timestamp::from_millis(4_000));
+    let (pictures, sound) = world.max_recovery(Timestamp::from_millis(4_000));
     assert!(pictures <= Duration::from_millis(500) && sound <= Duration::from_millis(500), "{pictures:?} {sound:?}");
     assert!(world.ends[LISTENER].exchange.connection.links() <= 12, "links pile up");
 }

@@ -91,7 +91,7 @@ fn routes(world: &World) -> [Option<Route>; 2] {
 fn begun(kinds: [Kind; 2], meet: Meet) -> World {
     let mut world = world(kinds, [usual_link(), usual_link()], 1, meet);
     world.run_for(seconds(6));
-    let (pictures, sound) = world.longest_back(Timestamp::ZERO);
+    let (pictures, sound) = world.max_recovery(Timestamp::ZERO);
     assert!(pictures < seconds(4) && sound < seconds(4), "{pictures:?} {sound:?} {kinds:?}");
     world
 }
@@ -99,7 +99,7 @@ fn begun(kinds: [Kind; 2], meet: Meet) -> World {
 /// Asserts that pictures and sound return within `limit` at both ends.
 fn assert_back(world: &mut World, since: Timestamp, limit: Duration, what: &str) {
     world.run_until(since + limit + seconds(1));
-    let (pictures, sound) = world.longest_back(since);
+    let (pictures, sound) = world.max_recovery(since);
     let said = [JOINER, LISTENER].map(|end| world.ended(end));
     assert!(pictures <= limit && sound <= limit, "{what}: back after {pictures:?} and {sound:?} {said:?}");
 }
@@ -149,7 +149,7 @@ fn ends_meet_despite_loss_and_reordering() {
             };
             let mut world = world(kinds, [link.clone(), link], seed, MEET);
             world.run_for(seconds(10));
-            let (pictures, _) = world.longest_back(Timestamp::ZERO);
+            let (pictures, _) = world.max_recovery(Timestamp::ZERO);
             assert!(pictures < seconds(6), "{pictures:?}, seed {seed}");
             world.run_for(seconds(6));
             let expected = if kinds[0] == SYMMETRIC { Route::Relayed } else { Route::Direct };
@@ -252,7 +252,7 @@ fn meeting_survives_copied_and_forged_packets() {
         let mut world = world([kind; 2], [usual_link(), usual_link()], seed, MEET);
         world.forger = Some(garbage::Forger::new(seed));
         world.run_for(seconds(10));
-        let (pictures, sound) = world.longest_back(Timestamp::ZERO + seconds(5));
+        let (pictures, sound) = world.max_recovery(Timestamp::ZERO + seconds(5));
         assert!(pictures < seconds(1) && sound < seconds(1), "{pictures:?} {sound:?}");
     }
 }

@@ -138,7 +138,7 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
         world.run_for(BACK.1);
         let said = [JOINER, LISTENER].map(|end| world.ended(end));
         assert_eq!(said, [None, None], "seed {seed}: over at {since:?} after {mishap:?}");
-        let (pictures, sound) = world.longest_back(since);
+        let (pictures, sound) = world.max_recovery(since);
         let hears = talk == Talk::Always;
         let limit = if good { BACK.0 } else { BACK.1 };
         assert!(pictures <= limit, "seed {seed}, {talk:?}: pictures {pictures:?} after {mishap:?} at {since:?}");

@@ -19,7 +19,7 @@ fn seconds(seconds: u64) -> Duration {
 fn begun(cast: Cast, links: [LinkConfig; 2], seed: u64) -> World {
     let mut world = World::new(cast, links, seed);
     world.run_for(seconds(5));
-    let (pictures, sound) = world.longest_back(Timestamp::ZERO);
+    let (pictures, sound) = world.max_recovery(Timestamp::ZERO);
     assert!(pictures <= seconds(1), "no picture for {pictures:?}");
     assert!(cast.talk == Talk::Mute || sound <= seconds(3), "no sound for {sound:?}");
     world
@@ -38,7 +38,7 @@ fn no_idle_limit() -> TimeLimits {
 fn assert_back(world: &mut World, since: Timestamp, what: &str) {
     let talk = world.cast.talk;
     world.run_until(since + seconds(if talk == Talk::Always { 3 } else { 8 }));
-    let (pictures, sound) = world.longest_back(since);
+    let (pictures, sound) = world.max_recovery(since);
     let said = [JOINER, LISTENER].map(|end| world.ended(end));
     assert!(pictures <= BACK, "{what}: pictures are back after {pictures:?} {said:?}");
     assert!(talk != Talk::Always || sound <= BACK, "{what}: sound is back after {sound:?}");
@@ -226,7 +226,7 @@ fn hang_up_on_stopped_end(end: usize, after: Duration, later: Option<Duration>) 
 }
 
 #[test]
-fn hang_up_on_a_dead_end_is_reported_as_unheard() {
+fn hang_up_on_a_dead_end_is_reported_as_silence() {
     for end in [JOINER, LISTENER] {
         let said = hang_up_on_stopped_end(end, seconds(5), None);
         assert!(said.contains("may not know: nothing came from it for 8.0 s"), "{said}");
@@ -322,9 +322,9 @@ fn two_way_call_survives_a_reverse_path_of_32_kbps() {
         let there = recent(&world, LISTENER);
         let back = recent(&world, JOINER);
         // Continuous speech, one packet per 20 ms, exceeds the capacity.
-        let (least, least_back) = if talk == Talk::Mute { (30, 30) } else { (5, 1) };
+        let (least, min_back) = if talk == Talk::Mute { (30, 30) } else { (5, 1) };
         assert!(there.0 >= least && there.1 <= seconds(2), "{talk:?}: {} pictures, {:?} without", there.0, there.1);
-        assert!(back.0 >= least_back, "{talk:?}: {} pictures back", back.0);
+        assert!(back.0 >= min_back, "{talk:?}: {} pictures back", back.0);
         assert!(world.ended(JOINER).is_none() && world.ended(LISTENER).is_none(), "it is over");
     }
 }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_observation_varies_over_lessons() {
+    fn every_observation_varies_over_samples() {
         let rates = [24, 60].map(|rate| FrameRate::new(rate, 1).expect("a frame rate"));
         let path = setting_over("cellular:mean=1mbps,outage-every=5s,seed=1", Duration::from_millis(20));
         let setting = TrainingSetting { frame_rates: rates.into(), ..path };
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_controls_lessons_over_long_paths() {
+    fn the_model_controls_training_over_long_paths() {
         let setting = setting_over("constant:1mbps", Duration::from_millis(400));
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let by_sprout = (0..4).map(|seed| {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lessons_controller_handles_skipped_pictures_as_in_calls() {
+    fn training_handles_skipped_pictures_as_calls_do() {
         let setting = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         let model = Shipped::Lockstep.model().expect("it comes with the crate");
         let made = || Lockstep::with_model(&setting, Arc::clone(&model)).expect("it is one for this controller");
