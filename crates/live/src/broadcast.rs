@@ -1,7 +1,7 @@
 //! Sends one source to many viewers that join with the same ticket.
 //!
 //! Each viewer has its own connection, transport, controller and encoder. So its frames fit its own path and build on
-//! states that it holds, and the loss or slowness of one path does not reach another viewer.
+//! states that it holds. Loss on one path does not reach another viewer.
 //!
 //! ```text
 //!  source --> picture --+--> encoder, sending end, QUIC --> viewer 1
@@ -65,7 +65,7 @@ pub struct BroadcastOptions {
     pub end: Box<dyn FnMut() -> Result<SendingEnd, LiveError>>,
     /// Makes the runner of a viewer's candidates.
     pub runner: Box<dyn Fn() -> Box<dyn MenuRunner<Vp8> + Send>>,
-    /// Most viewers at a time, at most [`MAX_VIEWERS`]; further peers are told that the ticket is in use.
+    /// Most viewers at a time, at most [`MAX_VIEWERS`]; further peers are refused as [`TicketRefusal::Busy`](crate::TicketRefusal::Busy).
     pub max_viewers: usize,
     /// Time after which the broadcast ends; `None` means no limit.
     pub length: Option<Duration>,
@@ -194,7 +194,7 @@ struct Broadcast {
     buffer: Vec<u8>,
 }
 
-/// Sends to everybody who joins, until the source ends, the time is up or the user stops.
+/// Sends to every peer that joins, until the source ends, the time is up or the user stops.
 ///
 /// # Errors
 /// The sockets, the source or the microphone fail. The failure of one viewer's connection is an event.

@@ -41,7 +41,7 @@ impl Band {
     /// Band of `value` and the margin, with the unit that ends the name of `metric`. A value of zero or more keeps a
     /// band of zero or more.
     fn around(metric: &str, value: f64, margin: f64) -> Self {
-        let width = (value.abs() * margin).max(least_width(metric));
+        let width = (value.abs() * margin).max(min_margin(metric));
         let low = if value >= 0.0 { (value - width).max(0.0) } else { value - width };
         // Rounded away from the value.
         Self { min: Some((low * 1e3).floor() / 1e3), max: Some(((value + width) * 1e3).ceil() / 1e3) }
@@ -59,8 +59,8 @@ impl fmt::Display for Band {
     }
 }
 
-/// Least distance of a band's ends from the value, in the unit that ends the name of `metric`.
-fn least_width(metric: &str) -> f64 {
+/// Minimum distance of a band's ends from the value, in the unit that ends the name of `metric`.
+fn min_margin(metric: &str) -> f64 {
     match metric.rsplit('_').next() {
         Some("kbps") => 10.0,
         Some("ms") => 5.0,
