@@ -132,11 +132,13 @@ async function start(withCamera) {
     }
     say('Joining…');
     call = await join(ticket, { video: freshCanvas(), ...size() });
+    window.lockstepCall = call; // for the console and for tests
     began();
   } catch (error) {
     stop(camera);
     camera = null;
     show('preview', null);
+    if (error.code === 'ticket') element('ticket-field').hidden = false;
     say(TEXTS[error.code] ?? `The call failed: ${error.message}`, true);
   } finally {
     for (const id of ['join', 'watch']) element(id).disabled = false;

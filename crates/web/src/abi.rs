@@ -16,7 +16,7 @@ use lockstep_session::presence::Presence;
 use lockstep_session::ticket::{ListenerKey, Ticket};
 use lockstep_transport::VideoFormat;
 use lockstep_units::Timestamp;
-use lockstep_vp8::{Picture, State, decode};
+use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 use serde_json::{Value, json};
 
 use crate::client::{Client, ClientConfig, Output};
@@ -30,7 +30,7 @@ struct Module {
     output: Vec<u8>,
     /// Numbers that come with the output.
     numbers: [f64; 4],
-    /// State of [`decode_frame`].
+    /// State of [`decode_frame`] and [`encode_frame`].
     state: State,
 }
 
@@ -335,6 +335,19 @@ pub extern "C" fn decode_frame(length: usize) -> bool {
         module.state = state;
         module.output = picture.to_i420();
         module.numbers = [picture.width() as f64, picture.height() as f64, 0.0, 0.0];
+        true
+    })
+}
+
+/// Codes the I420 picture in the input from the last state, for tests. Returns whether its size is valid; the output is
+/// the frame.
+#[unsafe(no_mangle)]
+pub extern "C" fn encode_frame(width: usize, height: usize, quantizer: u8) -> bool {
+    with(|module| {
+        let Ok(picture) = Picture::from_i420(width, height, std::mem::take(&mut module.input)) else { return false };
+        let coded = encode(&module.state, &picture, &Parameters { quantizer, ..Parameters::default() });
+        module.state = coded.state;
+        module.output = coded.frame;
         true
     })
 }
