@@ -118,7 +118,7 @@ class Browser:
         page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
         page.goto(link)
-        page.wait_for_function("document.getElementById('status').textContent !== 'Loading…'")
+        page.wait_for_selector("#status:not(:has-text('Loading'))")
         return page
 
 
@@ -145,7 +145,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 def joined(page: Any, button: str = "#join") -> None:
     page.click(button)
-    page.wait_for_function("document.body.dataset.state === 'call'")
+    page.wait_for_selector("body[data-state=call]")
 
 
 def statistics(page: Any) -> Any:
@@ -180,7 +180,7 @@ def test_page_talks_both_ways_with_sound(tmp_path: Path, browser: Browser) -> No
         assert found["sound"]["concealedShare"] < 0.2
         assert found["sending"][0]["limitedBy"] is not None
         page.click("#leave")
-        page.wait_for_function("document.body.dataset.state === 'lobby'")
+        page.wait_for_selector("body[data-state=lobby]")
         assert page.inner_text("#status") == "The call is over."
         talk.process.wait(SECONDS)
     with wave.open(str(heard)) as file:
@@ -242,16 +242,16 @@ def test_wrong_and_used_tickets_are_explained(tmp_path: Path, browser: Browser) 
         link, stranger = talk.find(LINK), other.find(LINK)
         page = browser.open(f"{link[1]}#{with_secret_of(link[2], stranger[2])}")
         page.click("#watch")
-        page.wait_for_function("document.getElementById('status').textContent.includes('another link')")
+        page.wait_for_selector("#status:has-text('another link')")
         page.goto("about:blank")
         page.goto(link[0])
         joined(page, "#watch")
         second = browser.open(link[0])
         second.click("#watch")
-        second.wait_for_function("document.getElementById('status').textContent.includes('used already')")
+        second.wait_for_selector("#status:has-text('used already')")
         second.fill("#ticket", "LOCKSTEP-AAAA")
         second.click("#watch")
-        second.wait_for_function("document.getElementById('status').textContent.includes('damaged')")
+        second.wait_for_selector("#status:has-text('damaged')")
         assert page.evaluate("document.body.dataset.state") == "call"
 
 

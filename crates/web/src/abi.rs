@@ -351,3 +351,72 @@ pub extern "C" fn encode_frame(width: usize, height: usize, quantizer: u8) -> bo
         true
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(bytes: &[u8]) -> usize {
+        with(|module| module.input = bytes.to_vec());
+        bytes.len()
+    }
+
+    fn read() -> Value {
+        with(|module| serde_json::from_slice(&module.output).expect("JSON"))
+    }
+
+    fn ticket(key: ListenerKey) -> String {
+        let addresses = vec!["192.0.2.7:4600".parse().expect("an address")];
+        Ticket { key, secret: [9; 16], addresses, rendezvous: Vec::new() }.to_string()
+    }
+
+    fn created(options: &Value) -> Value {
+        create(put(options.to_string().as_bytes()), 5.0);
+        read()
+    }
+
+    #[test]
+    fn ticket_yields_addresses_and_the_hash() {
+        let made = created(&json!({"ticket": ticket(ListenerKey::CertificateHash([8; 32])), "kind": "from_listener"}));
+        assert_eq!(made, json!({"addresses": ["192.0.2.7:4600"], "hash": [8; 32]}));
+        opened(1_200, 6.0);
+        assert_eq!((poll(true, 6.0), output_length()), (2, 21), "the request to join");
+        assert_eq!(poll(true, 6.0), 0);
+        statistics(7.0);
+        assert_eq!(read()["sending"], json!([]));
+    }
+
+    #[test]
+    fn unusable_ticket_is_explained() {
+        for (ticket, part) in [
+            (ticket(ListenerKey::PublicKey([8; 32])), "--web"),
+            ("LOCKSTEP-AAAA".to_owned(), "damaged"),
+            (String::new(), "begins with"),
+        ] {
+            let made = created(&json!({ "ticket": ticket }));
+            assert!(made["error"].as_str().is_some_and(|error| error.contains(part)), "{made}");
+        }
+        create(put(b"{"), 5.0);
+        assert!(read()["error"].is_string());
+    }
+
+    #[test]
+    fn calls_without_a_client_do_nothing() {
+        handle_datagram(put(&[1]), 1.0);
+        handle_control(100, 1.0);
+        assert_eq!((poll(true, 1.0), play(0.0, 1.0)), (0, false));
+        assert!(send_sound(0, 1.0, 1.0) && !send_frame(64, 64, 1.0, 1.0) && !send_pixels(2, 2, 1.0, 1.0));
+        close(1.0);
+    }
+
+    #[test]
+    fn own_frames_decode_to_their_picture() {
+        put(&[90; 64 * 48 * 3 / 2]);
+        assert!(encode_frame(64, 48, 10));
+        let frame = with(|module| module.output.clone());
+        assert!(decode_frame(0) && decode_frame(put(&frame)));
+        assert_eq!((output_number(0), output_number(1), output_length()), (64.0, 48.0, 64 * 48 * 3 / 2));
+        assert!(with(|module| module.output.iter().all(|sample| sample.abs_diff(90) < 4)));
+        assert!(!decode_frame(put(&[1, 2, 3])));
+    }
+}

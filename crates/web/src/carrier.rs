@@ -375,3 +375,156 @@ impl Carrier for WebCarrier {
         self.measured_at = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockstep_session::presence::Presence;
+
+    use super::*;
+
+    const WAY: Duration = Duration::from_millis(20);
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    /// A carrier whose session is open since 0 ms.
+    fn opened() -> WebCarrier {
+        let mut carrier = WebCarrier::new([7; 16], CallKind::TwoWay, "at 192.0.2.7:4600".to_owned(), at(0));
+        carrier.opened(at(0), 1_200);
+        carrier
+    }
+
+    fn joined() -> WebCarrier {
+        let mut carrier = opened();
+        let _ = carrier.take_control();
+        carrier.handle_control(at(0), &control::Message::Welcome.to_bytes());
+        assert!(matches!(carrier.poll(), Some(CarrierEvent::Joined)));
+        carrier
+    }
+
+    fn lost(carrier: &mut WebCarrier) -> Option<Loss> {
+        std::iter::from_fn(|| carrier.poll()).find_map(|event| match event {
+            CarrierEvent::Lost(loss) => Some(loss),
+            _ => None,
+        })
+    }
+
+    /// Datagrams that leave until `until`, with their times.
+    fn sent(carrier: &mut WebCarrier, until: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut all = Vec::new();
+        for now in 0..=until {
+            carrier.handle_timeout(at(now));
+            let mut buffer = Vec::new();
+            while carrier.poll_transmit(at(now), &mut buffer).is_some() {
+                all.push((now, std::mem::take(&mut buffer)));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn call_begins_with_the_welcome() {
+        let mut carrier = opened();
+        let join = control::Message::Join { secret: [7; 16], kind: CallKind::TwoWay }.to_bytes();
+        assert_eq!(carrier.take_control(), Some(join));
+        carrier.handle_datagram(at(1), &[0x40; 50]);
+        assert!(carrier.poll().is_none() && !carrier.is_joined() && carrier.largest_datagram().is_none());
+        for byte in control::Message::Welcome.to_bytes() {
+            carrier.handle_control(at(2), &[byte]);
+        }
+        assert!(matches!(carrier.poll(), Some(CarrierEvent::Joined)));
+        assert_eq!((carrier.is_open(), carrier.largest_datagram()), (true, Some(1_200)));
+        carrier.handle_datagram(at(3), &[0x40; 50]);
+        assert!(matches!(carrier.poll(), Some(CarrierEvent::Datagram(_, datagram)) if datagram == [0x40; 50]));
+    }
+
+    #[test]
+    fn close_code_names_the_refusal() {
+        for refusal in [TicketRefusal::Wrong, TicketRefusal::Used, TicketRefusal::Busy, TicketRefusal::OtherKind] {
+            let mut carrier = opened();
+            carrier.closed(Some(REFUSALS + refusal.number()), "");
+            assert_eq!(lost(&mut carrier), Some(Loss::Refused(refusal)));
+            assert!(carrier.is_over());
+        }
+        let mut carrier = joined();
+        carrier.closed(Some(1), "");
+        assert_eq!(lost(&mut carrier), Some(Loss::Closed(CloseReason::Failed)));
+        let mut carrier = joined();
+        carrier.closed(None, "timed out");
+        assert_eq!(lost(&mut carrier), Some(Loss::Broken("timed out".to_owned())));
+    }
+
+    #[test]
+    fn idle_end_sends_a_datagram_each_200_ms() {
+        let times: Vec<u64> = sent(&mut joined(), 900).into_iter().map(|(now, _)| now).collect();
+        assert_eq!(times, [0, 200, 400, 600, 800]);
+    }
+
+    #[test]
+    fn answers_to_challenges_measure_the_round_trip() {
+        let mut carrier = joined();
+        let (now, datagram) = sent(&mut carrier, 0).remove(0);
+        carrier.handle_datagram(at(now) + 2 * WAY, &answer_to(&datagram).expect("a challenge"));
+        assert_eq!(carrier.shortest_round_trip(), Some(2 * WAY));
+        carrier.handle_datagram(at(50), &challenge([1; 8]));
+        carrier.handle_datagram(at(50), &keep_alive());
+        assert!(carrier.poll().is_none());
+        let answers = sent(&mut carrier, 60).into_iter().filter_map(|(_, datagram)| answered(&datagram));
+        assert_eq!(answers.collect::<Vec<_>>(), [[1; 8]]);
+    }
+
+    #[test]
+    fn datagram_after_a_pause_reports_the_return() {
+        let mut carrier = joined();
+        carrier.handle_datagram(at(499), &keep_alive());
+        assert!(carrier.poll().is_none());
+        carrier.handle_datagram(at(1_000), &keep_alive());
+        assert!(matches!(carrier.poll(), Some(CarrierEvent::Returned)));
+    }
+
+    #[test]
+    fn close_waits_for_the_other_end_or_a_limit() {
+        let mut carrier = joined();
+        carrier.show(Presence::default());
+        carrier.close(at(100), CloseReason::Done);
+        let said = carrier.take_control().expect("a close message");
+        assert!(said.ends_with(&control::Message::Close(CloseReason::Done).to_bytes()));
+        assert!(!carrier.is_over() && !carrier.is_open());
+        carrier.closed(Some(0), "");
+        assert_eq!((carrier.is_over(), lost(&mut carrier)), (true, None));
+
+        let mut carrier = joined();
+        carrier.close(at(5_000), CloseReason::Done);
+        carrier.handle_timeout(at(7_999));
+        assert!(!carrier.is_over());
+        carrier.handle_timeout(at(8_000));
+        assert_eq!((carrier.is_over(), carrier.unconfirmed()), (true, Some(Duration::from_secs(8))));
+    }
+
+    #[test]
+    fn malformed_streams_end_the_call() {
+        let mut carrier = joined();
+        carrier.handle_control(at(1), &[255, 255]);
+        assert!(matches!(lost(&mut carrier), Some(Loss::Broken(_))));
+        let mut carrier = joined();
+        carrier.handle_messages(at(1), &[255; 12]);
+        assert!(matches!(lost(&mut carrier), Some(Loss::Broken(_))));
+        let mut carrier = opened();
+        carrier.handle_control(at(1), &control::Message::Presence(Presence::default()).to_bytes());
+        assert!(matches!(lost(&mut carrier), Some(Loss::Broken(_))));
+    }
+
+    #[test]
+    fn messages_wait_within_bounds() {
+        let mut carrier = joined();
+        let message = Message::reliable(vec![0; 60_000]);
+        let results: Vec<bool> = (0..6).map(|_| carrier.send_message(at(1), &message).is_ok()).collect();
+        assert_eq!(results, [true, true, true, true, false, false]);
+        let bytes = carrier.take_messages().expect("bytes");
+        carrier.wrote_messages(bytes.len());
+        assert!(carrier.send_message(at(1), &message).is_ok());
+        assert!(carrier.send_message(at(1), &Message::latest(3, *b"left")).is_ok());
+        assert_eq!(sent(&mut carrier, 0).len(), 2);
+    }
+}
