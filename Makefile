@@ -173,11 +173,11 @@ test-learn: setup ## The tests that take PyTorch, which it installs: with what c
 		$(BIN)/pip install --quiet torch filelock onnx onnxscript tensorboard
 	$(BIN)/pytest -rs python/tests/test_learn.py python/tests/test_learn_runs.py python/tests/test_learn_device.py python/tests/test_learn_search.py
 
-test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over one link; takes Chromium, and root for namespaces
+test-testbed: setup ## A short run of the testbed, and calls with the page in Chromium; takes Chromium, and root for namespaces
 	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \
 		$(BIN)/pip install --quiet playwright aiortc
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
-	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py
+	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py python/tests/test_web.py
 
 # The elements of GStreamer are a package of their own, since they require GStreamer's development files. GStreamer searches
 # folders with all that they hold, so the plugin gets a folder to itself.

@@ -189,11 +189,11 @@ function presence() {
   for (const track of camera?.getAudioTracks() ?? []) track.enabled = !isMuted;
   for (const track of camera?.getVideoTracks() ?? []) track.enabled = !isCameraOff;
   call?.setPresence({ muted: isMuted, cameraOff: isCameraOff && !shared });
-  element('mute').setAttribute('aria-pressed', isMuted);
+  element('mute').toggleAttribute('data-active', isMuted);
   element('mute').textContent = isMuted ? 'Unmute' : 'Mute';
-  element('camera').setAttribute('aria-pressed', isCameraOff);
+  element('camera').toggleAttribute('data-active', isCameraOff);
   element('camera').textContent = isCameraOff ? 'Camera on' : 'Camera off';
-  element('screen').setAttribute('aria-pressed', Boolean(shared));
+  element('screen').toggleAttribute('data-active', Boolean(shared));
   element('screen').textContent = shared ? 'Stop sharing' : 'Share screen';
 }
 
