@@ -310,6 +310,7 @@ function rows(last, current, seconds) {
   }
   table.push(
     ['Round trip', time(current.roundTrip)],
+    ['Delay of sound', time(current.sound.delay)],
     ['Sound concealed', `${(100 * current.sound.concealedShare).toFixed(1)} %`],
     ['Coding', `${((100 * per('busy')) / 1e3).toFixed(0)} % of a core`],
   );

@@ -84,7 +84,7 @@ export interface Statistics {
   roundTrip: number | null;
   sending: SendingStatistics[];
   receiving: ReceivingStatistics[];
-  sound: { packets: number; concealedShare: number; bitrate: number; loss: number };
+  sound: { packets: number; concealedShare: number; delay: number | null; bitrate: number; loss: number };
   counters: {
     sent: number;
     received: number;

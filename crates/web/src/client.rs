@@ -104,6 +104,8 @@ pub struct Client {
     numbering: FrameNumbering,
     allowance: SoundAllowance,
     sound: VecDeque<SoundPacket>,
+    /// Mouth-to-ear delay of the last played sound.
+    sound_delay: Option<Duration>,
     own: Presence,
     is_joined: bool,
     ending: Option<Result<Ended, LiveError>>,
@@ -181,6 +183,7 @@ impl Client {
             numbering: FrameNumbering::default(),
             allowance: SoundAllowance { bitrate: LOWEST_BITRATE, loss: 0.0 },
             sound: VecDeque::new(),
+            sound_delay: None,
             own: Presence::default(),
             is_joined: false,
             ending: None,
@@ -422,6 +425,9 @@ impl Client {
         let start =
             end.map(|end| Timestamp::from_nanos(end.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64)));
         self.lip_sync.hear(now + latency, start);
+        let round_trip = self.round_trip().unwrap_or_default();
+        let least = self.receiving.first().and_then(ReceivingEnd::least_delay);
+        self.sound_delay = start.zip(least).map(|(start, least)| age(now + latency, start, least, round_trip));
         while self.player.poll_delay().is_some() || self.player.poll_decoded().is_some() {}
         Playout { frame, is_heard: start.is_some() }
     }
@@ -474,10 +480,8 @@ impl Client {
         self.exchange.connection.shortest_round_trip()
     }
 
-    /// Age at `now` of a sound frame that was captured at `captured`.
-    #[must_use]
-    pub fn sound_age(&self, now: Timestamp, captured: Timestamp) -> Option<Duration> {
-        let least = self.receiving.first()?.least_delay()?;
-        Some(age(now, captured, least, self.round_trip().unwrap_or_default()))
+    /// Mouth-to-ear delay of the last played sound; `None` in silence.
+    pub(crate) fn sound_delay(&self) -> Option<Duration> {
+        self.sound_delay
     }
 }

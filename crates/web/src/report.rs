@@ -112,6 +112,7 @@ pub(crate) fn statistics(now: Timestamp, client: &Client) -> Value {
         "sound": {
             "packets": played.playout.packets,
             "concealedShare": played.concealed_share(),
+            "delay": client.sound_delay().map(milliseconds),
             "bitrate": allowance.bitrate.as_bps(),
             "loss": allowance.loss,
         },
