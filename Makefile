@@ -45,7 +45,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock crates/cli/src/observation/monitor.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel sdist crates release install install-c demo docs test test-all test-rust test-python test-language test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel sdist crates release install install-c web demo docs test test-all test-rust test-python test-language test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -130,6 +130,9 @@ install-c: ## The C library, its header and its pkg-config file below PREFIX (/u
 install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
 	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video "$$(ls out/wheel/lockstep_video-*.whl)[lab]"
 
+web: ## The module of the page, crates/web/page/lockstep.wasm; takes `rustup target add wasm32-unknown-unknown`
+	crates/web/build
+
 demo: $(VENV)/.packages build ## A live call over an emulated cellular link, and its report in out/demo/report.html
 	@mkdir -p $(DEMO)
 	target/release/lockstep call $(CALL_ARGUMENTS) --json $(DEMO)/call.json --frames $(DEMO)/frames.csv
@@ -167,6 +170,8 @@ test-rust: | $(CMAKE) ## The Rust half of all tests
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
 	$(CARGO) test --workspace $(FEATURES) -- --include-ignored --skip namespace_part --skip marathon
+	! rustc --print target-libdir --target wasm32-unknown-unknown 2>/dev/null | xargs -r test -d || \
+		$(CARGO) check --quiet --target wasm32-unknown-unknown -p lockstep-web
 	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
 	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
@@ -185,11 +190,11 @@ test-learn: setup ## The tests that take PyTorch, which it installs: with what c
 		$(BIN)/pip install --quiet torch filelock onnx onnxscript tensorboard "stable-baselines3>=2.7,<3"
 	$(BIN)/pytest -rs python/tests/test_stable_baselines.py python/tests/test_learn.py python/tests/test_learn_runs.py python/tests/test_learn_device.py python/tests/test_learn_search.py
 
-test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over one link; takes Chromium, and root for namespaces
+test-testbed: setup ## A short run of the testbed, and calls with the page in Chromium; takes Chromium, and root for namespaces
 	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \
 		$(BIN)/pip install --quiet playwright aiortc
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
-	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py
+	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py python/tests/test_web.py
 
 # The elements of GStreamer are a package of their own, since they require GStreamer's development files. GStreamer searches
 # folders with all that they hold, so the plugin gets a folder to itself.

@@ -42,7 +42,7 @@ pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEn
 pub use record::{DisplayRecord, FrameRecord, Outcome};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
-pub use sound::{
-    CallSound, LIP_SYNC, LipSync, Playback, SoundAllowance, SoundPacketSource, SoundPlayer, SoundScores, Voice,
-};
+#[cfg(feature = "opus")]
+pub use sound::Voice;
+pub use sound::{CallSound, LIP_SYNC, LipSync, Playback, SoundAllowance, SoundPacketSource, SoundPlayer, SoundScores};
 pub use tuning::Tuning;

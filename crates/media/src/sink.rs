@@ -229,7 +229,10 @@ fn standard_output() -> io::Result<File> {
     let output = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?;
     #[cfg(windows)]
     let output = std::os::windows::io::AsHandle::as_handle(&io::stdout()).try_clone_to_owned()?;
-    Ok(File::from(output))
+    #[cfg(any(unix, windows))]
+    return Ok(File::from(output));
+    #[cfg(not(any(unix, windows)))]
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Sink that discards pictures.

@@ -1,35 +1,49 @@
 //! Sound of a call: from a microphone or file to Opus, and from received packets to a loudspeaker.
 //!
-//! The crate reads no clock and owns no device. [`SoundSender`] encodes 20 ms at a time. [`Player`] returns the next 20
+//! The crate reads no clock and owns no device. `SoundSender` encodes 20 ms at a time. [`Player`] returns the next 20
 //! ms whenever its owner asks, whatever has arrived:
 //! - [`PlayoutBuffer`] delays packets by the jitter of the path.
 //! - [`shorten`] and [`lengthen`] change the pace to reach that delay.
 //! - In-band forward error correction of Opus restores a lost packet from the next one.
 //! - Concealment replaces the rest.
 //!
+//! The feature `opus` adds libopus. Without it, packets are coded elsewhere, for example in a browser.
+//!
 //! Format: one channel, 48,000 samples per second, frames of 20 ms.
 #![forbid(unsafe_code)]
 
 mod coding;
+mod numbering;
+#[cfg(feature = "opus")]
+mod opus;
+mod plan;
 mod player;
 mod playout;
 mod recent_delays;
+#[cfg(feature = "opus")]
 mod sender;
 mod source;
 mod stretch;
+#[cfg(feature = "opus")]
 mod track;
 mod wav;
 
 use std::time::Duration;
 
-pub use coding::{CodingError, SoundDecoder, SoundEncoder, has_redundancy};
+pub use coding::{CodingError, has_redundancy};
 pub use hound::Error as WavWriteError;
+pub use numbering::FrameNumbering;
+#[cfg(feature = "opus")]
+pub use opus::{SoundDecoder, SoundEncoder};
+pub use plan::{MAX_BITRATE, MIN_BITRATE, SoundPlan, bitrate_within};
 pub use player::{Decode, Decoded, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 pub use recent_delays::RecentDelays;
-pub use sender::{MAX_BITRATE, MIN_BITRATE, SoundPlan, SoundSender, bitrate_within};
+#[cfg(feature = "opus")]
+pub use sender::SoundSender;
 pub use source::{DiscardSoundSink, Silence, SoundFailure, SoundSink, SoundSource, Tone};
 pub use stretch::{lengthen, shorten};
+#[cfg(feature = "opus")]
 pub use track::{SoundTrack, TrackPacket};
 pub use wav::{WavError, WavRecording, WavSource, WavWriter};
 

@@ -7,7 +7,7 @@ use lockstep_units::Timestamp;
 
 use crate::playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 use crate::stretch::{lengthen, shorten};
-use crate::{FRAME_SAMPLES, Frame, SoundDecoder, duration_of, has_redundancy};
+use crate::{FRAME_SAMPLES, Frame, duration_of};
 
 /// Delay of the Opus encoder in samples: 6.5 ms (libopus, `OPUS_GET_LOOKAHEAD`, speech at 48 kHz).
 pub const LOOK_AHEAD: usize = 312;
@@ -43,26 +43,6 @@ pub trait Decode {
     fn conceal(&mut self) -> Frame;
 }
 
-impl Decode for SoundDecoder {
-    type Payload = Vec<u8>;
-
-    fn is_silence(payload: &Vec<u8>) -> bool {
-        payload.is_empty()
-    }
-
-    fn decode(&mut self, payload: &Vec<u8>) -> Option<Frame> {
-        SoundDecoder::decode(self, payload).ok()
-    }
-
-    fn recover(&mut self, next: &Vec<u8>) -> Option<Frame> {
-        has_redundancy(next).then(|| SoundDecoder::recover(self, next).ok()).flatten()
-    }
-
-    fn conceal(&mut self) -> Frame {
-        SoundDecoder::conceal(self).unwrap_or([0; FRAME_SAMPLES])
-    }
-}
-
 /// Counters of a [`Player`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct PlayerStatistics {
@@ -91,7 +71,7 @@ impl PlayerStatistics {
 
 /// Plays received packets. The owner of the loudspeaker calls [`Player::play`] every 20 ms.
 #[derive(Debug)]
-pub struct Player<D: Decode = SoundDecoder> {
+pub struct Player<D: Decode> {
     decoder: D,
     buffer: PlayoutBuffer<D::Payload>,
     samples: VecDeque<i16>,

@@ -1,7 +1,7 @@
 //! Reads pictures from standard input: y4m, or any format that ffmpeg reads from a pipe.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read, stdin};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use super::ffmpeg::FfmpegSource;
@@ -20,10 +20,13 @@ pub(super) fn open(options: &SourceOptions) -> Result<Box<dyn Source>, SourceErr
 /// Standard input without the buffer of Rust.
 fn duplicate() -> io::Result<File> {
     #[cfg(unix)]
-    let input = std::os::fd::AsFd::as_fd(&stdin()).try_clone_to_owned()?;
+    let input = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?;
     #[cfg(windows)]
-    let input = std::os::windows::io::AsHandle::as_handle(&stdin()).try_clone_to_owned()?;
-    Ok(File::from(input))
+    let input = std::os::windows::io::AsHandle::as_handle(&io::stdin()).try_clone_to_owned()?;
+    #[cfg(any(unix, windows))]
+    return Ok(File::from(input));
+    #[cfg(not(any(unix, windows)))]
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn open_pipe(

@@ -1,0 +1,579 @@
+// Worker of a call: WebTransport, the WebAssembly module, coding of sound, and painting.
+//
+// The module is a state machine (crates/web/src/abi.rs). `pump` passes its outputs on until it waits for a time.
+
+const FRAME = 960; // samples of 20 ms
+const MOST_PENDING = 16; // datagrams that wait in the browser
+const KINDS = { watch: 'from_listener', talk: 'two_way', send: 'one_way' };
+const text = new TextDecoder();
+const bytes = new TextEncoder();
+
+/** @type {any} */ let wasm;
+/** @type {WebTransport | null} */ let session = null;
+let call = 0; // number of the attempt; events of earlier ones are ignored
+let datagrams, control, messages;
+let pending = 0;
+let isOver = true;
+/** @type {OffscreenCanvas | null} */ let canvas = null;
+let context = null;
+let timer = 0;
+let isPumping = false;
+let options = {};
+let counters = {};
+const now = () => performance.now();
+const post = (message, transfer) => self.postMessage(message, transfer ?? []);
+
+// A message resets the nesting of timers, which browsers clamp to 4 ms.
+const wake = new MessageChannel();
+let isAwake = false;
+wake.port1.onmessage = () => {
+  isAwake = false;
+  pump();
+};
+function schedule() {
+  if (!isAwake) {
+    isAwake = true;
+    wake.port2.postMessage(0);
+  }
+}
+
+/** Runs `act`; a trap of WebAssembly ends the call with an event. */
+function guarded(act) {
+  try {
+    return act();
+  } catch (error) {
+    fail('internal', `the page failed: ${error?.message ?? error}`);
+  }
+}
+
+function fail(error, message) {
+  if (isOver) return;
+  isOver = true;
+  clearTimeout(timer);
+  call++;
+  session?.close({ closeCode: 1, reason: '' });
+  stopSound();
+  post({ type: 'failed', error, message });
+}
+
+/** Copies bytes into the module and returns their number. */
+function put(source) {
+  const view = ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(source);
+  const at = wasm.input(view.length);
+  new Uint8Array(wasm.memory.buffer, at, view.length).set(view);
+  return view.length;
+}
+const output = () => new Uint8Array(wasm.memory.buffer, wasm.output(), wasm.output_length());
+const json = () => JSON.parse(text.decode(output().slice()));
+
+async function load() {
+  const url = new URL('./lockstep.wasm', import.meta.url);
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`cannot load ${url.pathname}: ${response.status}`);
+  const { instance } = await WebAssembly.instantiate(await response.arrayBuffer(), {});
+  wasm = instance.exports;
+}
+
+/** Opens a session with the first address that answers. */
+async function connect(addresses, hash) {
+  const value = new Uint8Array(hash);
+  const open = (address) =>
+    new WebTransport(`https://${address}/lockstep`, {
+      serverCertificateHashes: [{ algorithm: 'sha-256', value }],
+      congestionControl: 'low-latency',
+      requireUnreliable: true,
+    });
+  const sessions = addresses.map(open);
+  for (const each of sessions) each.closed.catch(() => {});
+  const won = await Promise.any(sessions.map((each) => each.ready.then(() => each)));
+  for (const other of sessions) {
+    if (other !== won) {
+      try {
+        other.close();
+      } catch {
+        // It failed already.
+      }
+    }
+  }
+  return won;
+}
+
+async function join() {
+  const attempt = ++call;
+  const isCurrent = () => attempt === call && !isOver;
+  isOver = false;
+  counters = { sent: 0, received: 0, sentBytes: 0, receivedBytes: 0, shown: 0, busy: 0, dropped: 0, age: null, blocked: 0 };
+  stopSound();
+  const [connection] = crypto.getRandomValues(new Uint32Array(1));
+  const { ticket, kind, width, height, rate } = options;
+  wasm.create(put(bytes.encode(JSON.stringify({ ticket, kind: KINDS[kind], width, height, rate, connection }))), now());
+  const made = json();
+  if (made.error) return fail('ticket', made.error);
+  if (typeof WebTransport === 'undefined') {
+    return fail('no_webtransport', 'this browser has no WebTransport; use a current Chromium, Firefox or Safari');
+  }
+  schedule(); // the wait has a limit
+  try {
+    session = await connect(made.addresses, made.hash);
+  } catch (error) {
+    const reason = error?.errors?.[0]?.message ?? error?.message ?? String(error);
+    return isCurrent() && fail('unanswered', `nobody answered at ${made.addresses.join(', ')}: ${reason}`);
+  }
+  const own = session;
+  if (!isCurrent()) return own.close();
+  own.closed.then(
+    ({ closeCode, reason }) => isCurrent() && guarded(() => (wasm.closed(put(bytes.encode(reason)), closeCode ?? 0), pump())),
+    (error) => isCurrent() && guarded(() => (wasm.closed(put(bytes.encode(String(error?.message ?? error))), -1), pump())),
+  );
+  own.datagrams.incomingHighWaterMark = 1024;
+  own.datagrams.outgoingMaxAge = 200;
+  pending = 0;
+  // Safari has createWritable() and no writable.
+  datagrams = (own.datagrams.createWritable?.() ?? own.datagrams.writable).getWriter();
+  try {
+    const first = await own.createBidirectionalStream();
+    control = first.writable.getWriter();
+    if (!isCurrent()) return;
+    wasm.opened(own.datagrams.maxDatagramSize || 1200, now());
+    pump();
+    const second = await own.createBidirectionalStream();
+    messages = second.writable.getWriter();
+    pump();
+    read(first.readable, isCurrent, (chunk) => wasm.handle_control(put(chunk), now()));
+    read(second.readable, isCurrent, (chunk) => wasm.handle_messages(put(chunk), now()));
+    read(own.datagrams.readable, isCurrent, (datagram) => {
+      counters.received++;
+      counters.receivedBytes += datagram.byteLength;
+      wasm.handle_datagram(put(datagram), now());
+    });
+  } catch (error) {
+    // `closed` reports the reason.
+    console.debug(error);
+  }
+}
+
+async function read(readable, isCurrent, act) {
+  const reader = readable.getReader();
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || !isCurrent()) return;
+      guarded(() => act(value));
+      schedule();
+    }
+  } catch {
+    // `closed` reports the reason.
+  }
+}
+
+function pump() {
+  if (isPumping || isOver) return;
+  isPumping = true;
+  clearTimeout(timer);
+  try {
+    const until = now() + 30;
+    for (;;) {
+      const started = now();
+      const isBlocked = pending >= MOST_PENDING;
+      const kind = wasm.poll(!isBlocked, started);
+      if (kind === 8) {
+        counters.busy += now() - started;
+        // What arrived in the meantime comes first.
+        schedule();
+        break;
+      }
+      if (kind === 0) {
+        counters.blocked += isBlocked ? 1 : 0;
+        const wait = Math.max(wasm.output_number(0) - now(), isBlocked ? 5 : 0);
+        timer = setTimeout(schedule, Math.min(wait, 60_000));
+        break;
+      }
+      handle(kind);
+      if (isOver) break;
+      if (now() > until) {
+        schedule();
+        break;
+      }
+    }
+  } catch (error) {
+    fail('internal', `the page failed: ${error?.message ?? error}`);
+  } finally {
+    isPumping = false;
+  }
+}
+
+function handle(kind) {
+  const number = (place) => wasm.output_number(place);
+  switch (kind) {
+    case 1: {
+      const datagram = output().slice();
+      counters.sent++;
+      counters.sentBytes += datagram.length;
+      pending++;
+      const own = session;
+      const left = () => {
+        if (own === session && pending-- === MOST_PENDING) schedule();
+      };
+      datagrams.write(datagram).then(left, left);
+      break;
+    }
+    case 2:
+      control?.write(output().slice()).catch(() => {});
+      break;
+    case 3: {
+      const chunk = output().slice();
+      messages?.write(chunk).then(
+        () => wasm.wrote_messages(chunk.length),
+        () => {},
+      );
+      break;
+    }
+    case 4:
+      paint(number(0), number(1), number(2), number(3));
+      break;
+    case 5:
+      decodeSound(output().slice(), number(0), number(1));
+      break;
+    case 6: {
+      const all = output().slice();
+      const event = JSON.parse(text.decode(all.subarray(0, number(0))));
+      if (event.type === 'message') event.payload = all.slice(number(0));
+      handleEvent(event);
+      break;
+    }
+    case 7:
+      isOver = true;
+      clearTimeout(timer);
+      call++;
+      try {
+        session?.close({ closeCode: number(0), reason: '' });
+      } catch {
+        // It is closed already.
+      }
+      stopSound();
+      break;
+  }
+}
+
+function handleEvent(event) {
+  if (event.type === 'failed' && event.error === 'other_kind' && options.others?.length) {
+    // The listener refuses another kind of call without using up the ticket.
+    options.kind = options.others.shift();
+    isOver = true;
+    setTimeout(() => join().catch((error) => fail('internal', String(error))));
+    return;
+  }
+  if (event.type === 'joined') {
+    options.others = [];
+    event.kind = options.kind;
+  }
+  if (event.type !== 'quality') post(event);
+}
+
+function paint(stream, width, height, age) {
+  if (stream !== 0) return;
+  counters.shown++;
+  counters.age = age < 0 ? null : age;
+  counters.width = width;
+  counters.height = height;
+  if (!canvas) return;
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+    post({ type: 'size', width, height });
+  }
+  context ??= canvas.getContext('2d', { alpha: false, desynchronized: true });
+  const picture = new VideoFrame(output(), {
+    format: 'I420',
+    codedWidth: width,
+    codedHeight: height,
+    timestamp: Math.round(now() * 1e3),
+    colorSpace: { matrix: 'smpte170m', primaries: 'smpte170m', transfer: 'smpte170m', fullRange: false },
+  });
+  context.drawImage(picture, 0, 0);
+  picture.close();
+}
+
+// Pictures: a stream of VideoFrames from a track.
+
+let capture = 0;
+let scaled = null;
+
+async function capturePictures(readable) {
+  const own = ++capture;
+  const reader = readable.getReader();
+  for (;;) {
+    const { value: frame, done } = await reader.read();
+    if (done) return;
+    if (own !== capture) {
+      frame.close();
+      reader.cancel().catch(() => {});
+      return;
+    }
+    await takePicture(frame);
+  }
+}
+
+/** Sends a picture, scaled down to the limits of the options. It closes the frame. */
+async function takePicture(frame) {
+  try {
+    if (isOver) return;
+    const captured = now();
+    const { displayWidth, displayHeight } = frame;
+    const scale = Math.min(1, options.width / displayWidth, options.height / displayHeight);
+    const width = Math.max(2, Math.round((displayWidth * scale) / 2) * 2);
+    const height = Math.max(2, Math.round((displayHeight * scale) / 2) * 2);
+    const rect = frame.visibleRect;
+    const isPlain = (frame.format === 'I420' || frame.format === 'NV12') && rect.width === width && rect.height === height;
+    const picture = isPlain ? await planes(frame, width, height) : pixels(frame, width, height);
+    if (!isOver) {
+      guarded(() => {
+        put(picture);
+        if (isPlain) wasm.send_frame(width, height, captured, now());
+        else wasm.send_pixels(width, height, captured, now());
+      });
+      schedule();
+    }
+  } catch (error) {
+    counters.dropped++;
+    console.debug(error);
+  } finally {
+    frame.close();
+  }
+}
+
+/** I420 of a frame whose size is right. */
+async function planes(frame, width, height) {
+  const luma = width * height;
+  const side = width / 2;
+  const picture = new Uint8Array((luma * 3) / 2);
+  if (frame.format === 'I420') {
+    const layout = [
+      { offset: 0, stride: width },
+      { offset: luma, stride: side },
+      { offset: (luma * 5) / 4, stride: side },
+    ];
+    await frame.copyTo(picture, { layout });
+    return picture;
+  }
+  const both = new Uint8Array((luma * 3) / 2);
+  const layout = [
+    { offset: 0, stride: width },
+    { offset: luma, stride: width },
+  ];
+  await frame.copyTo(both, { layout });
+  picture.set(both.subarray(0, luma));
+  for (let from = luma, u = luma, v = (luma * 5) / 4; from < both.length; from += 2) {
+    picture[u++] = both[from];
+    picture[v++] = both[from + 1];
+  }
+  return picture;
+}
+
+/** RGBA of a frame at another size or in another format. */
+function pixels(frame, width, height) {
+  if (scaled?.canvas.width !== width || scaled.canvas.height !== height) {
+    scaled = new OffscreenCanvas(width, height).getContext('2d', { alpha: false, willReadFrequently: true });
+  }
+  scaled.drawImage(frame, 0, 0, width, height);
+  return scaled.getImageData(0, 0, width, height).data;
+}
+
+// Sound: frames of 20 ms from the microphone's worklet, and to the loudspeaker's.
+
+/** @type {AudioEncoder | null} */ let encoder = null;
+/** @type {AudioDecoder | null} */ let decoder = null;
+let waiting = []; // frames in the encoder: number, time, packet
+let captured = 0;
+let coded = { bitrate: 0, loss: -1 };
+let arrived = new Map(); // packets in the decoder, by timestamp
+let decoded = 0;
+let speaker = null;
+
+function stopSound() {
+  if (encoder && encoder.state !== 'closed') encoder.close();
+  if (decoder && decoder.state !== 'closed') decoder.close();
+  encoder = decoder = null;
+  waiting = [];
+  arrived = new Map();
+  captured = decoded = 0;
+  coded = { bitrate: 0, loss: -1 };
+}
+
+/** Configures the encoder if the path's rate or loss differ clearly. */
+function configureEncoder() {
+  wasm.statistics(now());
+  const { sound } = json();
+  const loss = Math.min(30, Math.ceil(sound.loss * 20) * 5);
+  if (Math.abs(sound.bitrate - coded.bitrate) < 0.2 * coded.bitrate && loss === coded.loss) return;
+  coded = { bitrate: sound.bitrate, loss };
+  encoder.configure({
+    codec: 'opus',
+    sampleRate: 48_000,
+    numberOfChannels: 1,
+    bitrate: sound.bitrate,
+    opus: { application: 'voip', frameDuration: 20_000, usedtx: true, useinbandfec: true, packetlossperc: loss },
+  });
+}
+
+function captureSound(samples) {
+  if (isOver || typeof AudioEncoder === 'undefined') return;
+  if (encoder?.state === 'closed') encoder = null;
+  if (!encoder) {
+    encoder = new AudioEncoder({
+      output: (chunk) => {
+        const frame = waiting.find((each) => each.timestamp === chunk.timestamp);
+        if (!frame) return;
+        frame.packet = new Uint8Array(chunk.byteLength);
+        chunk.copyTo(frame.packet);
+        sendSound(frame);
+      },
+      error: (error) => console.debug(error),
+    });
+    coded = { bitrate: 0, loss: -1 };
+    configureEncoder();
+  } else if (captured % 50 === 0) {
+    configureEncoder();
+  }
+  const timestamp = captured++ * 20_000;
+  waiting.push({ timestamp, at: now(), packet: null });
+  const data = new AudioData({
+    format: 'f32',
+    sampleRate: 48_000,
+    numberOfFrames: FRAME,
+    numberOfChannels: 1,
+    timestamp,
+    data: samples,
+  });
+  encoder.encode(data);
+  data.close();
+  // The encoder makes no packets in silence.
+  if (waiting.length > 5) sendSound(waiting[0]);
+}
+
+/** Sends all frames up to `last`, in order; frames without a packet are silent. */
+function sendSound(last) {
+  guarded(() => {
+    while (waiting.length) {
+      const frame = waiting.shift();
+      wasm.send_sound(frame.packet ? put(frame.packet) : 0, frame.at, now());
+      if (frame === last) break;
+    }
+  });
+  schedule();
+}
+
+function decodeSound(packet, frame, captured) {
+  if (!speaker) return;
+  if (packet.length === 0) {
+    wasm.decoded_sound(0, frame, captured, now());
+    return;
+  }
+  if (typeof AudioDecoder === 'undefined') return;
+  if (!decoder || decoder.state === 'closed') {
+    decoder = new AudioDecoder({
+      output: (data) => {
+        const of = arrived.get(data.timestamp);
+        arrived.delete(data.timestamp);
+        const samples = new Float32Array(data.numberOfFrames);
+        data.copyTo(samples, { planeIndex: 0, format: 'f32-planar' });
+        data.close();
+        if (!of || isOver) return;
+        const whole = new Int16Array(FRAME);
+        for (let place = 0; place < Math.min(FRAME, samples.length); place++) {
+          whole[place] = Math.max(-32_768, Math.min(32_767, Math.round(samples[place] * 32_768)));
+        }
+        guarded(() => wasm.decoded_sound(put(whole), of.frame, of.captured, now()));
+      },
+      error: (error) => console.debug(error),
+    });
+    decoder.configure({ codec: 'opus', sampleRate: 48_000, numberOfChannels: 1 });
+    arrived = new Map();
+  }
+  const timestamp = decoded++ * 20_000;
+  arrived.set(timestamp, { frame, captured });
+  if (arrived.size > 100) arrived.delete(arrived.keys().next().value);
+  decoder.decode(new EncodedAudioChunk({ type: 'key', timestamp, data: packet }));
+}
+
+/** The loudspeaker's worklet requests frames when its queue is short. */
+function play({ frames, latency }) {
+  guarded(() => {
+    for (let frame = 0; frame < frames; frame++) {
+      if (isOver) {
+        speaker.postMessage(new Float32Array(FRAME));
+        continue;
+      }
+      wasm.play(latency + frame * 20, now());
+      const samples = new Int16Array(output().slice().buffer);
+      const floats = Float32Array.from(samples, (sample) => sample / 32_768);
+      speaker.postMessage(floats, [floats.buffer]);
+    }
+  });
+  schedule();
+}
+
+self.onmessage = async ({ data }) => {
+  switch (data.type) {
+    case 'join':
+      options = data.options;
+      canvas = data.canvas ?? canvas;
+      try {
+        await load();
+        await join();
+      } catch (error) {
+        isOver = false;
+        fail('internal', `the page failed: ${error?.message ?? error}`);
+      }
+      break;
+    case 'pictures':
+      capturePictures(data.readable).catch((error) => console.debug(error));
+      break;
+    case 'picture':
+      await takePicture(data.frame);
+      break;
+    case 'no_pictures':
+      capture++;
+      break;
+    case 'limits':
+      Object.assign(options, data.limits);
+      break;
+    case 'microphone':
+      data.port.onmessage = ({ data: samples }) => guarded(() => captureSound(samples));
+      break;
+    case 'speaker':
+      speaker = data.port;
+      speaker.onmessage = ({ data: need }) => play(need);
+      break;
+    case 'presence':
+      guarded(() => (wasm?.set_presence(data.muted, data.cameraOff), schedule()));
+      break;
+    case 'message': {
+      let error = 'the call is not connected';
+      if (!isOver) {
+        guarded(() => {
+          wasm.send_message(put(data.payload), data.channel ?? -1, now());
+          error = text.decode(output().slice());
+        });
+        schedule();
+      }
+      post({ type: 'sent', id: data.id, error });
+      break;
+    }
+    case 'statistics': {
+      let statistics = null;
+      if (wasm && !isOver) {
+        guarded(() => (wasm.statistics(now()), (statistics = json())));
+        if (statistics) Object.assign(statistics, { counters: { ...counters, pending, memory: wasm.memory.buffer.byteLength } });
+      }
+      post({ type: 'statistics', id: data.id, statistics });
+      break;
+    }
+    case 'close':
+      if (isOver) post({ type: 'ended', by: 'self' });
+      else guarded(() => (wasm.close(now()), pump()));
+      break;
+  }
+};

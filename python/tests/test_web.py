@@ -1,0 +1,337 @@
+"""Calls between the command and a page in Chromium, and the WebAssembly module alone in Node."""
+
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+import wave
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lockstep.command import lockstep_command
+from lockstep.testbed import chromium
+
+ROOT = Path(__file__).parents[2]
+CRATE = ROOT / "crates/web"
+MODULE = CRATE / "page/lockstep.wasm"
+LINK = re.compile(r"(http://127\.0\.0\.1:\d+/)#(LOCKSTEP-[A-Z2-7]+)")
+TICKET = re.compile(r"LOCKSTEP-[A-Z2-7]{80,}")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--use-fake-ui-for-media-stream",
+    "--use-fake-device-for-media-stream",
+    "--autoplay-policy=no-user-gesture-required",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+MOST_BYTES = 1_000_000
+"""Bytes of the page with all that it loads."""
+SECONDS = 20.0
+"""Time limit for what takes about a second on an idle machine."""
+# Ignore warnings of modules that are imported late.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def run(words: list[str], *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, check=check, capture_output=True, text=True)  # noqa: S603
+
+
+def command() -> str:
+    try:
+        path = lockstep_command()
+        listed = run([path, "talk", "--help-all"], check=False)
+    except (OSError, ValueError) as error:
+        pytest.skip(str(error))
+    if "--web" not in listed.stdout:
+        pytest.skip("the command has no --web")
+    return path
+
+
+@dataclass
+class Process:
+    """A running command, and what it printed."""
+
+    process: subprocess.Popen[str]
+    output: Path
+
+    def text(self) -> str:
+        return self.output.read_text(errors="replace")
+
+    def find(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """The first match in the output."""
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            if found := pattern.search(self.text()):
+                return found
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        message = f"{pattern.pattern} is not in:\n{self.text()}"
+        raise AssertionError(message)
+
+
+@contextlib.contextmanager
+def running(folder: Path, *words: str) -> Iterator[Process]:
+    """Runs the command with `words`, and ends it."""
+    output = folder / f"{words[0]}-{time.monotonic_ns()}.txt"
+    environment = {**os.environ, "LOCKSTEP_HOME": str(folder / "home")}
+    with output.open("w") as file:
+        process = subprocess.Popen(  # noqa: S603
+            [command(), *words],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+    try:
+        yield Process(process, output)
+    finally:
+        process.terminate()
+        try:
+            process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@dataclass
+class Browser:
+    """A browser, and the messages of its pages."""
+
+    context: Any
+    console: list[str] = field(default_factory=list)
+
+    def open(self, link: str) -> Any:
+        page = self.context.new_page()
+        page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
+        page.goto(link)
+        page.wait_for_selector("#status:not(:has-text('Loading'))")
+        return page
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    if lacking := chromium.missing():
+        pytest.skip(lacking)
+    command()
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - from an extra
+
+    path = next(found for name in chromium.BROWSERS if (found := shutil.which(name)))
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            str(tmp_path / "profile"), executable_path=path, headless=True, args=list(ARGUMENTS)
+        )
+        context.set_default_timeout(SECONDS * 1e3)
+        browser = Browser(context)
+        yield browser
+        context.close()
+        errors = [message for message in browser.console if message.startswith("error")]
+        # Chromium reports a session that ended as an error.
+        assert [message for message in errors if "establish a connection" not in message] == []
+
+
+def joined(page: Any, button: str = "#join") -> None:
+    page.click(button)
+    page.wait_for_selector("body[data-state=call]")
+
+
+def statistics(page: Any) -> Any:
+    return page.evaluate("window.lockstepCall.statistics()")
+
+
+TALK = ("talk", "--web", "--source", "generated:320x180@30", "--no-window", "--listen", "127.0.0.1:0")
+
+
+def until(page: Any, holds: Callable[[Any], bool]) -> Any:
+    """Statistics of the page's call once `holds` accepts them."""
+    limit = time.monotonic() + SECONDS
+    while True:
+        found = statistics(page)
+        if found and holds(found):
+            return found
+        assert time.monotonic() < limit, found
+        page.wait_for_timeout(200)
+
+
+def is_talking(found: Any) -> bool:
+    return bool(found["counters"]["shown"] > 20 and found["sending"][0]["frames"] > 20)
+
+
+def test_page_talks_both_ways_with_sound(tmp_path: Path, browser: Browser) -> None:
+    heard = tmp_path / "heard.wav"
+    words = (*TALK, "--audio", "tone", "--audio-output", str(heard))
+    with running(tmp_path, *words) as talk:
+        page = browser.open(talk.find(LINK)[0])
+        joined(page)
+        found = until(page, lambda now: is_talking(now) and now["sound"]["packets"] > 50)
+        assert found["sound"]["concealedShare"] < 0.2
+        assert found["sending"][0]["limitedBy"] is not None
+        page.click("#leave")
+        page.wait_for_selector("body[data-state=lobby]")
+        assert page.inner_text("#status") == "The call is over."
+        talk.process.wait(SECONDS)
+    with wave.open(str(heard)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    # Chromium's fake microphone beeps.
+    assert np.abs(samples).max() > 1_000
+
+
+def test_page_watches_a_sender(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, "send", "--web", "--source", "generated:320x180@30", "--listen", "127.0.0.1:0") as send:
+        page = browser.open(send.find(LINK)[0])
+        joined(page, "#watch")
+        found = until(page, lambda now: now["counters"]["shown"] > 20)
+        assert found["sending"] == []
+        assert not page.is_visible("#mute")
+
+
+def test_page_sends_to_a_receiver(tmp_path: Path, browser: Browser) -> None:
+    shown = tmp_path / "shown.ivf"
+    with running(tmp_path, "receive", "--web", "--sink", str(shown), "--listen", "127.0.0.1:0") as receive:
+        page = browser.open(receive.find(LINK)[0])
+        joined(page)
+        until(page, lambda now: now["sending"][0]["frames"] > 20)
+        page.click("#leave")
+        receive.process.wait(SECONDS)
+    assert shown.stat().st_size > 1_000
+
+
+def test_call_survives_loss_and_an_outage(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, *TALK) as talk:
+        link = talk.find(LINK)
+        impairments = (
+            "--trace",
+            "constant:2mbps",
+            "--status",
+            "none",
+            "--loss",
+            "5%",
+            "--reverse-loss",
+            "5%",
+            "--loss-at",
+            "4s+2s",
+        )
+        with running(
+            tmp_path, "emulate", link[2], "--trace", "constant:2mbps", "--status", "none", *impairments
+        ) as path:
+            page = browser.open(f"{link[1]}#{path.find(TICKET)[0]}")
+            joined(page)
+            until(page, is_talking)
+            page.wait_for_timeout(6_500)
+            before = statistics(page)["counters"]["shown"]
+            found = until(page, lambda now: now["counters"]["shown"] > before + 20)
+            assert found["receiving"][0]["missing"] > 0
+            assert found["receiving"][0]["damaged"] == 0
+
+
+def test_wrong_and_used_tickets_are_explained(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, *TALK) as talk, running(tmp_path, *TALK) as other:
+        link, stranger = talk.find(LINK), other.find(LINK)
+        page = browser.open(f"{link[1]}#{with_secret_of(link[2], stranger[2])}")
+        page.click("#watch")
+        page.wait_for_selector("#status:has-text('another link')")
+        page.goto("about:blank")
+        page.goto(link[0])
+        joined(page, "#watch")
+        second = browser.open(link[0])
+        second.click("#watch")
+        second.wait_for_selector("#status:has-text('used already')")
+        second.fill("#ticket", "LOCKSTEP-AAAA")
+        second.click("#watch")
+        second.wait_for_selector("#status:has-text('damaged')")
+        assert page.evaluate("document.body.dataset.state") == "call"
+
+
+def with_secret_of(ticket: str, other: str) -> str:
+    """The ticket with the secret of another one."""
+
+    def parsed(text: str) -> bytes:
+        letters = text.removeprefix("LOCKSTEP-")
+        return base64.b32decode(letters + "=" * (-len(letters) % 8))
+
+    body = parsed(ticket)[:33] + parsed(other)[33:49] + parsed(ticket)[49:-4]
+    sealed = body + hashlib.sha256(body).digest()[:4]
+    return "LOCKSTEP-" + base64.b32encode(sealed).decode().rstrip("=")
+
+
+def test_reload_joins_a_standing_ticket_again(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, *TALK, "--reusable") as talk:
+        page = browser.open(talk.find(LINK)[0])
+        joined(page)
+        until(page, is_talking)
+        assert "LOCKSTEP" not in page.url
+        page.reload()
+        limit = time.monotonic() + SECONDS
+        while page.evaluate("document.body.dataset.state") != "call":
+            assert time.monotonic() < limit, page.inner_text("#status")
+            if page.is_enabled("#join"):
+                page.click("#join")
+            page.wait_for_timeout(500)
+        until(page, is_talking)
+
+
+def test_hidden_page_keeps_its_call_and_its_memory(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, *TALK) as talk:
+        page = browser.open(talk.find(LINK)[0])
+        joined(page)
+        until(page, is_talking)
+        browser.context.new_page().bring_to_front()
+        page.wait_for_timeout(3_000)
+        before = statistics(page)
+        page.wait_for_timeout(7_000)
+        after = statistics(page)
+        assert after["counters"]["shown"] > before["counters"]["shown"] + 30
+        assert after["counters"]["memory"] <= before["counters"]["memory"] + (1 << 20)
+
+
+def test_module_decodes_as_the_command(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    try:
+        path = lockstep_command()
+    except ValueError as error:
+        pytest.skip(str(error))
+    shown = tmp_path / "shown.ivf"
+    call = [path, "call", "--clip", "generated:320x180@30", "--seconds", "2", "--sink", str(shown)]
+    made = run(call, check=False)
+    assert made.returncode == 0, made.stderr
+    native = run([path, "decode", "--md5", str(shown)], check=True)
+    script = [node, str(CRATE / "tests/decode.mjs"), str(MODULE), str(shown)]
+    module = run(script, check=True)
+    sums = [line.split()[0] for line in native.stdout.splitlines()]
+    assert len(sums) > 20
+    assert module.stdout.split() == sums
+
+
+def test_committed_module_is_that_of_its_source(tmp_path: Path) -> None:
+    rustc = shutil.which("rustc")
+    if rustc is None:
+        pytest.skip("rustc is not installed")
+    version = run([rustc, "--version"], check=True).stdout.strip()
+    if version != (CRATE / "rustc-version").read_text().strip():
+        pytest.skip(f"the module was built by another compiler than {version}")
+    built = tmp_path / "lockstep.wasm"
+    made = run([str(CRATE / "build"), str(built)], check=False)
+    if made.returncode == 2:
+        pytest.skip(made.stderr.strip())
+    assert made.returncode == 0, made.stderr
+    assert built.read_bytes() == MODULE.read_bytes(), "run: make web"
+
+
+def test_whole_page_is_small() -> None:
+    loaded = [file for file in MODULE.parent.iterdir() if file.suffix in {".html", ".css", ".js", ".wasm", ".svg"}]
+    assert sum(file.stat().st_size for file in loaded) < MOST_BYTES
