@@ -7,11 +7,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_session::control::{self, CallKind, CloseReason};
-use lockstep_session::messages::{self, Delivery, LatestChannels, MOST_UNSENT, Message, MessageError, ReliableReader};
+use lockstep_session::messages::{
+    self, Delivery, LatestChannels, MAX_UNSENT_BYTES, Message, MessageError, ReliableReader,
+};
 use lockstep_session::probe::{Token, answer_to, answered, challenge, is_keep_alive, is_resumed, keep_alive, resumed};
 use lockstep_session::stream::StreamName;
 use lockstep_session::ticket::Secret;
-use lockstep_session::{Carrier, CarrierEvent, Loss, SILENT, TicketRefusal, Way};
+use lockstep_session::{Carrier, CarrierEvent, Loss, Route, SILENT, TicketRefusal};
 use lockstep_units::Timestamp;
 
 /// Longest interval between two datagrams of this end.
@@ -21,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Interval between measurements of the round trip.
 const MEASUREMENT: Duration = Duration::from_secs(1);
 /// Datagrams that may wait for the page; further ones are dropped.
-const MOST_DATAGRAMS: usize = 1_024;
+const MAX_DATAGRAMS: usize = 1_024;
 /// First close code for a refused ticket; lower codes are those of [`CloseReason`].
 const REFUSALS: u32 = 1 << 16;
 /// How long the close message waits for its confirmation.
@@ -62,7 +64,7 @@ pub(crate) struct WebCarrier {
     last_received: Timestamp,
     last_sent: Timestamp,
     measured_at: Option<Timestamp>,
-    shortest_round_trip: Option<Duration>,
+    min_round_trip: Option<Duration>,
     unconfirmed: Option<Duration>,
 }
 
@@ -87,7 +89,7 @@ impl WebCarrier {
             last_received: now,
             last_sent: now,
             measured_at: None,
-            shortest_round_trip: None,
+            min_round_trip: None,
             unconfirmed: None,
         }
     }
@@ -126,8 +128,8 @@ impl WebCarrier {
             self.send(answer);
         } else if let Some(token) = answered(datagram) {
             let round_trip = now.saturating_since(Timestamp::from_nanos(u64::from_be_bytes(token)));
-            let shortest = self.shortest_round_trip.map_or(round_trip, |shortest| shortest.min(round_trip));
-            self.shortest_round_trip = Some(shortest);
+            let shortest = self.min_round_trip.map_or(round_trip, |shortest| shortest.min(round_trip));
+            self.min_round_trip = Some(shortest);
         } else if is_resumed(datagram) {
             self.events.push_back(CarrierEvent::Returned);
         } else if messages::is_latest(datagram) {
@@ -316,12 +318,12 @@ impl Carrier for WebCarrier {
         self.largest.filter(|_| self.has_joined)
     }
 
-    fn shortest_round_trip(&self) -> Option<Duration> {
-        self.shortest_round_trip
+    fn min_round_trip(&self) -> Option<Duration> {
+        self.min_round_trip
     }
 
-    fn way(&self) -> Option<Way> {
-        self.has_joined.then_some(Way::Direct)
+    fn route(&self) -> Option<Route> {
+        self.has_joined.then_some(Route::Direct)
     }
 
     fn tried(&self) -> String {
@@ -333,7 +335,7 @@ impl Carrier for WebCarrier {
     }
 
     fn send(&mut self, datagram: Vec<u8>) {
-        if self.datagrams.len() < MOST_DATAGRAMS {
+        if self.datagrams.len() < MAX_DATAGRAMS {
             self.datagrams.push_back(datagram);
         }
     }
@@ -350,7 +352,7 @@ impl Carrier for WebCarrier {
         Ok(match message.delivery {
             Delivery::Reliable => {
                 let bytes = messages::reliable(now, &message.payload);
-                if self.unsent + bytes.len() > MOST_UNSENT {
+                if self.unsent + bytes.len() > MAX_UNSENT_BYTES {
                     return Err(MessageError::QueueFull { waiting: self.unsent });
                 }
                 self.unsent += bytes.len();
@@ -466,7 +468,7 @@ mod tests {
         let mut carrier = joined();
         let (now, datagram) = sent(&mut carrier, 0).remove(0);
         carrier.handle_datagram(at(now) + 2 * WAY, &answer_to(&datagram).expect("a challenge"));
-        assert_eq!(carrier.shortest_round_trip(), Some(2 * WAY));
+        assert_eq!(carrier.min_round_trip(), Some(2 * WAY));
         carrier.handle_datagram(at(50), &challenge([1; 8]));
         carrier.handle_datagram(at(50), &keep_alive());
         assert!(carrier.poll().is_none());

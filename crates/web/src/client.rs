@@ -12,8 +12,8 @@ use lockstep_session::control::CallKind;
 use lockstep_session::messages::{Message, MessageError};
 use lockstep_session::presence::Presence;
 use lockstep_session::ticket::Ticket;
-use lockstep_session::{CallEvent, Carrier, Ended, Ends, Exchange, Freshness, LiveError, Patience, reason};
-use lockstep_sound::{FRAME_DURATION, Frame, FrameNumbering, LOWEST_BITRATE, Player, PlayerStatistics};
+use lockstep_session::{CallEvent, Carrier, Ended, Ends, Exchange, Freshness, LiveError, TimeLimits, reason};
+use lockstep_sound::{FRAME_DURATION, Frame, FrameNumbering, MIN_BITRATE, Player, PlayerStatistics};
 use lockstep_transport::{CodecId, ReceiverConfig, SenderConfig, SoundPacket, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::{FrameKind, Parameters, Picture};
@@ -28,9 +28,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Longest time until [`Output::Timeout`].
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// Video streams that may arrive. The page shows the first; the others must not end the call.
-const MOST_RECEIVED: usize = 4;
+const MAX_RECEIVED_STREAMS: usize = 4;
 /// Packets of sound that may wait for the page; further ones are dropped.
-const MOST_SOUND: usize = 64;
+const MAX_SOUND_PACKETS: usize = 64;
 
 /// Configuration of a [`Client`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub struct Client {
 
 /// The estimator with this number of the hello.
 fn receiving_end() -> ReceivingEnd {
-    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+    ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
         EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
     })
 }
@@ -170,9 +170,9 @@ impl Client {
             CallKind::FromListener => (false, true),
         };
         let sending = if sends { vec![sending_end(connection, format)?] } else { Vec::new() };
-        let receiving = (0..if receives { MOST_RECEIVED } else { 0 }).map(|_| receiving_end()).collect();
+        let receiving = (0..if receives { MAX_RECEIVED_STREAMS } else { 0 }).map(|_| receiving_end()).collect();
         Ok(Self {
-            exchange: Exchange::new(carrier, Patience { wait_limit: Some(WAIT), idle_limit: Some(SILENCE) }, now)
+            exchange: Exchange::new(carrier, TimeLimits { wait_limit: Some(WAIT), idle_limit: Some(SILENCE) }, now)
                 .with_streams(Vec::new(), Freshness::new(None)),
             sending,
             receiving,
@@ -181,7 +181,7 @@ impl Client {
             lip_sync: LipSync::new(lip_sync),
             player: Player::new(Decoded::default()),
             numbering: FrameNumbering::default(),
-            allowance: SoundAllowance { bitrate: LOWEST_BITRATE, loss: 0.0 },
+            allowance: SoundAllowance { bitrate: MIN_BITRATE, loss: 0.0 },
             sound: VecDeque::new(),
             sound_delay: None,
             own: Presence::default(),
@@ -332,14 +332,14 @@ impl Client {
             None => (0, self.lip_sync.poll(now)?),
         };
         self.exchange.on_shown(stream, captured_at);
-        let round_trip = self.exchange.connection.shortest_round_trip().unwrap_or_default();
+        let round_trip = self.exchange.connection.min_round_trip().unwrap_or_default();
         let age = self.receiving[stream].age(now, captured_at, round_trip);
         Some(Output::Picture { stream, picture, captured_at, age })
     }
 
     fn take_sound(&mut self) {
         while let Some(packet) = self.receiving.iter_mut().find_map(ReceivingEnd::poll_sound) {
-            if self.sound.len() < MOST_SOUND {
+            if self.sound.len() < MAX_SOUND_PACKETS {
                 self.sound.push_back(packet);
             }
         }
@@ -417,16 +417,16 @@ impl Client {
 
     /// The 20 ms to play. They are heard `latency` after `now`.
     pub fn play(&mut self, now: Timestamp, latency: Duration) -> Playout {
-        if let Some(delay) = self.lip_sync.least_sound_delay() {
-            self.player.set_least_delay(delay);
+        if let Some(delay) = self.lip_sync.min_sound_delay() {
+            self.player.set_min_delay(delay);
         }
         let frame = self.player.play(now);
-        let end = self.player.heard();
+        let end = self.player.playing_captured_at();
         let start =
             end.map(|end| Timestamp::from_nanos(end.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64)));
-        self.lip_sync.hear(now + latency, start);
+        self.lip_sync.on_playback(now + latency, start);
         let round_trip = self.round_trip().unwrap_or_default();
-        let least = self.receiving.first().and_then(ReceivingEnd::least_delay);
+        let least = self.receiving.first().and_then(ReceivingEnd::min_delay);
         self.sound_delay = start.zip(least).map(|(start, least)| age(now + latency, start, least, round_trip));
         while self.player.poll_delay().is_some() || self.player.poll_decoded().is_some() {}
         Playout { frame, is_heard: start.is_some() }
@@ -477,7 +477,7 @@ impl Client {
 
     /// Shortest round trip so far.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.exchange.connection.shortest_round_trip()
+        self.exchange.connection.min_round_trip()
     }
 
     /// Mouth-to-ear delay of the last played sound; `None` in silence.

@@ -23,7 +23,7 @@ fn name(error: &LiveError) -> &'static str {
         LiveError::Ticket(TicketRefusal::OtherKind) => "other_kind",
         LiveError::Ticket(TicketRefusal::Malformed) => "other_version",
         LiveError::Unanswered { .. } => "unanswered",
-        LiveError::Silent { .. } | LiveError::Unheard { .. } => "silent",
+        LiveError::Silent { .. } | LiveError::PeerSilent { .. } => "silent",
         LiveError::PeerFailed => "peer_failed",
         LiveError::Connection(_) => "connection",
         LiveError::Replaced => "replaced",
@@ -44,7 +44,7 @@ pub(crate) fn event(event: CallEvent) -> (Value, Vec<u8>) {
         CallEvent::StreamAnnounced { stream, name } => {
             json!({"type": "stream", "stream": stream, "name": name.to_string()})
         }
-        CallEvent::PathChanged(way) => json!({"type": "path", "way": way}),
+        CallEvent::PathChanged(route) => json!({"type": "path", "route": route}),
         CallEvent::Interrupted => json!({"type": "interrupted"}),
         CallEvent::Resumed => json!({"type": "resumed"}),
         CallEvent::PeerChanged(presence) => {
