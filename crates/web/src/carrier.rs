@@ -100,11 +100,11 @@ impl WebCarrier {
         if self.stage == Stage::Opening {
             self.stage = Stage::Joining;
             (self.last_received, self.last_sent) = (now, now);
-            self.say(&control::Message::Join { secret: self.secret, kind: self.kind });
+            self.send_in_stream(&control::Message::Join { secret: self.secret, kind: self.kind });
         }
     }
 
-    fn say(&mut self, message: &control::Message) {
+    fn send_in_stream(&mut self, message: &control::Message) {
         self.control.extend(message.to_bytes());
     }
 
@@ -223,7 +223,7 @@ impl WebCarrier {
     pub(crate) fn close(&mut self, now: Timestamp, reason: CloseReason) {
         match self.stage {
             Stage::Joining | Stage::Joined => {
-                self.say(&control::Message::Close(reason));
+                self.send_in_stream(&control::Message::Close(reason));
                 self.stage = Stage::Closing { since: now, until: now + CLOSING };
             }
             Stage::Opening => self.stage = Stage::Over,
@@ -275,7 +275,7 @@ impl WebCarrier {
     /// Sends the presence of this end.
     pub(crate) fn show(&mut self, presence: lockstep_session::presence::Presence) {
         if self.is_open() {
-            self.say(&control::Message::Presence(presence));
+            self.send_in_stream(&control::Message::Presence(presence));
         }
     }
 }
@@ -341,7 +341,7 @@ impl Carrier for WebCarrier {
     }
 
     fn send_control(&mut self, datagram: Vec<u8>) {
-        self.say(&control::Message::Transport(datagram));
+        self.send_in_stream(&control::Message::Transport(datagram));
     }
 
     fn send_message(&mut self, now: Timestamp, message: &Message) -> Result<usize, MessageError> {
@@ -369,7 +369,7 @@ impl Carrier for WebCarrier {
     }
 
     fn name_stream(&mut self, connection: u32, name: StreamName) {
-        self.say(&control::Message::Stream { connection, name });
+        self.send_in_stream(&control::Message::Stream { connection, name });
     }
 
     fn ping(&mut self) {
@@ -490,8 +490,8 @@ mod tests {
         let mut carrier = joined();
         carrier.show(Presence::default());
         carrier.close(at(100), CloseReason::Done);
-        let said = carrier.take_control().expect("a close message");
-        assert!(said.ends_with(&control::Message::Close(CloseReason::Done).to_bytes()));
+        let bytes = carrier.take_control().expect("a close message");
+        assert!(bytes.ends_with(&control::Message::Close(CloseReason::Done).to_bytes()));
         assert!(!carrier.is_over() && !carrier.is_open());
         carrier.closed(Some(0), "");
         assert_eq!((carrier.is_over(), lost(&mut carrier)), (true, None));

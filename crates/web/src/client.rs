@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Longest silence of the other end.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Longest time until [`Output::Timeout`].
-const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+const MAX_WAIT: Duration = Duration::from_secs(3_600);
 /// Video streams that may arrive. The page shows the first; the others must not end the call.
 const MAX_RECEIVED_STREAMS: usize = 4;
 /// Packets of sound that may wait for the page; further ones are dropped.
@@ -239,7 +239,7 @@ impl Client {
             return Output::Close(code);
         }
         if self.is_over {
-            return Output::Timeout(now + LONGEST_WAIT);
+            return Output::Timeout(now + MAX_WAIT);
         }
         self.handle_timeout(now);
         if let Some((stream, menu)) = self.encoded.take() {
@@ -288,7 +288,7 @@ impl Client {
         let (exchange, ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
         let timeout = Timestamp::earliest([exchange.poll_timeout(&ends), lip_sync]);
         // Before the listener answers, only the limit of the wait is due.
-        let limit = if self.is_joined { LONGEST_WAIT } else { Duration::from_millis(500) };
+        let limit = if self.is_joined { MAX_WAIT } else { Duration::from_millis(500) };
         Output::Timeout(timeout.unwrap_or(now + limit).clamp(now, now + limit))
     }
 
