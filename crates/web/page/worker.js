@@ -3,7 +3,8 @@
 // The module is a state machine (crates/web/src/abi.rs). `pump` passes its outputs on until it waits for a time.
 
 const FRAME = 960; // samples of 20 ms
-const MOST_PENDING = 16; // datagrams that wait in the browser
+const MAX_PENDING = 16; // datagrams that wait in the browser
+const MAX_DECODE_MS = 150; // of a packet of sound
 const KINDS = { watch: 'from_listener', talk: 'two_way', send: 'one_way' };
 const text = new TextDecoder();
 const bytes = new TextEncoder();
@@ -176,7 +177,7 @@ function pump() {
     const until = now() + 30;
     for (;;) {
       const started = now();
-      const isBlocked = pending >= MOST_PENDING;
+      const isBlocked = pending >= MAX_PENDING;
       const kind = wasm.poll(!isBlocked, started);
       if (kind === 8) {
         counters.busy += now() - started;
@@ -214,7 +215,7 @@ function handle(kind) {
       pending++;
       const own = session;
       const left = () => {
-        if (own === session && pending-- === MOST_PENDING) schedule();
+        if (own === session && pending-- === MAX_PENDING) schedule();
       };
       datagrams.write(datagram).then(left, left);
       break;
@@ -465,37 +466,46 @@ function sendSound(last) {
   schedule();
 }
 
+/** Makes a decoder. A first packet of silence starts it, which takes up to half a second. */
+function startDecoder() {
+  if (typeof AudioDecoder === 'undefined' || (decoder && decoder.state !== 'closed')) return;
+  decoder = new AudioDecoder({ output: playDecoded, error: (error) => console.debug(error) });
+  decoder.configure({ codec: 'opus', sampleRate: 48_000, numberOfChannels: 1 });
+  arrived = new Map();
+  decode(new Uint8Array([0xf8, 0xff, 0xfe]));
+}
+
+/** Decodes a packet, and remembers where it belongs. */
+function decode(data, of = null) {
+  const timestamp = decoded++ * 20_000;
+  arrived.set(timestamp, of);
+  if (arrived.size > 100) arrived.delete(arrived.keys().next().value);
+  decoder.decode(new EncodedAudioChunk({ type: 'key', timestamp, data }));
+}
+
 function decodeSound(packet, frame, captured) {
   if (!speaker) return;
   if (packet.length === 0) {
     wasm.decoded_sound(0, frame, captured, now());
     return;
   }
-  if (typeof AudioDecoder === 'undefined') return;
-  if (!decoder || decoder.state === 'closed') {
-    decoder = new AudioDecoder({
-      output: (data) => {
-        const of = arrived.get(data.timestamp);
-        arrived.delete(data.timestamp);
-        const samples = new Float32Array(data.numberOfFrames);
-        data.copyTo(samples, { planeIndex: 0, format: 'f32-planar' });
-        data.close();
-        if (!of || isOver) return;
-        const whole = new Int16Array(FRAME);
-        for (let place = 0; place < Math.min(FRAME, samples.length); place++) {
-          whole[place] = Math.max(-32_768, Math.min(32_767, Math.round(samples[place] * 32_768)));
-        }
-        guarded(() => wasm.decoded_sound(put(whole), of.frame, of.captured, now()));
-      },
-      error: (error) => console.debug(error),
-    });
-    decoder.configure({ codec: 'opus', sampleRate: 48_000, numberOfChannels: 1 });
-    arrived = new Map();
+  startDecoder();
+  if (decoder) decode(packet, { frame, captured, at: now() });
+}
+
+function playDecoded(data) {
+  const of = arrived.get(data.timestamp);
+  arrived.delete(data.timestamp);
+  const samples = new Float32Array(data.numberOfFrames);
+  data.copyTo(samples, { planeIndex: 0, format: 'f32-planar' });
+  data.close();
+  // A decoder that starts is late. That says nothing about the path, so it must not delay the sound from then on.
+  if (!of || isOver || now() - of.at > MAX_DECODE_MS) return;
+  const whole = new Int16Array(FRAME);
+  for (let place = 0; place < Math.min(FRAME, samples.length); place++) {
+    whole[place] = Math.max(-32_768, Math.min(32_767, Math.round(samples[place] * 32_768)));
   }
-  const timestamp = decoded++ * 20_000;
-  arrived.set(timestamp, { frame, captured });
-  if (arrived.size > 100) arrived.delete(arrived.keys().next().value);
-  decoder.decode(new EncodedAudioChunk({ type: 'key', timestamp, data: packet }));
+  guarded(() => wasm.decoded_sound(put(whole), of.frame, of.captured, now()));
 }
 
 /** The loudspeaker's worklet requests frames when its queue is short. */
@@ -546,6 +556,7 @@ self.onmessage = async ({ data }) => {
     case 'speaker':
       speaker = data.port;
       speaker.onmessage = ({ data: need }) => play(need);
+      startDecoder();
       break;
     case 'presence':
       guarded(() => (wasm?.set_presence(data.muted, data.cameraOff), schedule()));

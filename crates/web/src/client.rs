@@ -418,7 +418,8 @@ impl Client {
     /// The 20 ms to play. They are heard `latency` after `now`.
     pub fn play(&mut self, now: Timestamp, latency: Duration) -> Playout {
         if let Some(delay) = self.lip_sync.min_sound_delay() {
-            self.player.set_min_delay(delay);
+            // Samples of now are heard later.
+            self.player.set_min_delay(delay.saturating_sub_unsigned(latency.as_nanos() as u64));
         }
         let frame = self.player.play(now);
         let end = self.player.playing_captured_at();
