@@ -296,6 +296,46 @@ fn each_source_is_a_stream_with_a_separate_file() {
 }
 
 #[test]
+fn link_of_a_listener_serves_the_page_and_admits_a_sender() {
+    let words = ["receive", "--web", "--listen", "127.0.0.1:0", "--status", "json", "--wait-seconds", "60"];
+    let mut receiver = started(&words);
+    let mut lines = BufReader::new(receiver.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let mut word = |name: &str| {
+        let line: Value = serde_json::from_str(&lines.next().expect("a line")).expect("it is JSON");
+        line[name].as_str().expect(name).to_owned()
+    };
+    let (ticket, link) = (word("ticket"), word("link"));
+    let (page, fragment) = link.split_once('#').expect("the ticket is in the fragment");
+    assert_eq!(fragment, ticket);
+    let place = page.strip_prefix("http://").and_then(|page| page.strip_suffix('/')).expect("a page of this machine");
+    let mut client = std::net::TcpStream::connect(place).expect("it listens");
+    client.write_all(format!("GET / HTTP/1.1\r\nHost: {place}\r\n\r\n").as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut client, &mut answer).expect("it is text");
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("'wasm-unsafe-eval'"), "{answer}");
+    let sender = lockstep(&["send", &link, "--source", CLIP, "--seconds", "0.5", "--status", "none"]).output();
+    let sender = sender.expect("it ran");
+    assert!(sender.status.success(), "{}", said(&sender));
+    drop(lines);
+    assert_eq!(receiver.wait().expect("it ran").code(), Some(0));
+}
+
+#[test]
+fn web_options_that_exclude_each_other_are_refused() {
+    for (words, reason) in [
+        (&["send", "LOCKSTEP-A", "--web"][..], "omit one"),
+        (&["send", "LOCKSTEP-A", "--reusable"], "add --web"),
+        (&["receive", "--web=calls.example.org:4443"], "--web-certificate"),
+        (&["receive", "--web", "--web-certificate", "none.pem,none.pem"], "the name in the certificate"),
+        (&["receive", "--web-certificate", "a.pem,b.pem"], "--web"),
+        (&["talk", "--no-window", "--source", CLIP, "--web=0.0.0.0:80"], "calls.example.org:4443"),
+    ] {
+        let output = lockstep(words).output().expect("it ran");
+        assert!(!output.status.success() && said(&output).contains(reason), "{words:?}: {}", said(&output));
+    }
+}
+
+#[test]
 fn sender_without_an_answer_fails_with_a_reason() {
     let (mut receiver, ticket) = receiver(&[]);
     signal(&receiver, "KILL");

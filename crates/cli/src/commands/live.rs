@@ -562,3 +562,22 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         Ok(ServedCall { reporter, finished, files: files.clone() })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qr_code_is_black_on_white_with_a_margin() {
+        let code = qr_code("http://127.0.0.1:4680/#LOCKSTEP-ABC").expect("it is short");
+        let (begin, end) = ("\x1b[38;5;16;48;5;231m", "\x1b[0m");
+        let lines: Vec<&str> = code
+            .lines()
+            .map(|line| line.strip_prefix(begin).and_then(|line| line.strip_suffix(end)).expect("colours"))
+            .collect();
+        // A line has two rows of modules, and dark modules are drawn.
+        assert!(lines[..2].iter().all(|line| line.trim().is_empty()));
+        assert!(lines.iter().all(|line| line.starts_with("    ") && line.ends_with("    ")));
+        assert!(lines[2].trim().starts_with("\u{2588}\u{2580}"), "{}", lines[2]);
+    }
+}
