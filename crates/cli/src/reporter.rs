@@ -54,19 +54,20 @@ pub fn notice(status: StatusArgument, text: &str) {
 }
 
 /// Output to the screen on a separate thread, because a terminal or a pipe may block.
-struct Screen {
+pub struct Screen {
     lines: Option<SyncSender<ScreenLine>>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum ScreenLine {
+/// A line for the screen.
+pub enum ScreenLine {
     Json(StatusLine),
     Line(String),
     News(String),
 }
 
 impl Screen {
-    fn start() -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let (lines, queue) = mpsc::sync_channel(MAX_QUEUED_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
             let mut changing = ChangingLine::default();
@@ -82,14 +83,14 @@ impl Screen {
         Ok(Self { lines: Some(lines), thread: Some(thread) })
     }
 
-    fn print(&self, line: ScreenLine) {
+    pub fn print(&self, line: ScreenLine) {
         if let Some(lines) = &self.lines {
             let _ = lines.try_send(line);
         }
     }
 
     /// Ends the thread, and returns whether the screen is still read.
-    fn finish(&mut self) -> bool {
+    pub fn finish(&mut self) -> bool {
         self.lines = None;
         let began = Instant::now();
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {

@@ -321,10 +321,25 @@ fn link_of_a_listener_serves_the_page_and_admits_a_sender() {
 }
 
 #[test]
+fn broadcast_prints_its_link_and_ends_when_interrupted() {
+    let words = ["send", "--web", "--viewers", "3", "--source", CLIP, "--listen", "127.0.0.1:0", "--status", "json"];
+    let mut sender = started(&words);
+    let line = wait_for(&mut sender, "link");
+    assert!(line.contains("http://127.0.0.1:") && line.contains("#LOCKSTEP-"), "{line}");
+    signal(&sender, "INT");
+    let output = sender.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+}
+
+#[test]
 fn web_options_that_exclude_each_other_are_refused() {
     for (words, reason) in [
         (&["send", "LOCKSTEP-A", "--web"][..], "omit one"),
         (&["send", "LOCKSTEP-A", "--reusable"], "add --web"),
+        (&["send", "--viewers", "2"], "--web"),
+        (&["send", "--web", "--viewers", "201"], "200"),
+        (&["send", "--web", "--viewers", "2", "--monitor"], "--monitor describes one call"),
+        (&["send", "--web", "--viewers", "2", "--log", "sent.jsonl"], "--log describes one call"),
         (&["receive", "--web=calls.example.org:4443"], "--web-certificate"),
         (&["receive", "--web", "--web-certificate", "none.pem,none.pem"], "the name in the certificate"),
         (&["receive", "--web-certificate", "a.pem,b.pem"], "--web"),

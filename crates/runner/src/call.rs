@@ -257,6 +257,7 @@ impl Display {
                 | StatusLine::Link(_)
                 | StatusLine::Monitor(_)
                 | StatusLine::Metrics(_)
+                | StatusLine::Viewer { .. }
                 | StatusLine::Notice(_) => {}
             }
         }

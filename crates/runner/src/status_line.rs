@@ -28,6 +28,17 @@ pub enum StatusLine {
         /// Pictures captured so far.
         captured: u64,
     },
+    /// State of one viewer of `send --viewers`.
+    Viewer {
+        /// Number of the viewer, from 1.
+        viewer: u64,
+        /// The controller's target, bit/s.
+        target_bps: u64,
+        /// Quantizer of the last frame.
+        quantizer: Option<u8>,
+        /// Frames sent so far.
+        frames: u64,
+    },
     /// A picture was shown.
     Showing {
         /// Frame number on the wire.

@@ -13,8 +13,8 @@ use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, MAX_STREAMS, OpenSink, Receiving,
-    RemoteEnd, Sending, Stop, ThreadedMenu, Ticket,
+    CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, MAX_STREAMS, MAX_VIEWERS, OpenSink,
+    Receiving, RemoteEnd, Sending, Stop, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_of_stream, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -29,6 +29,7 @@ use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArgu
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::{ServedCall, Service};
 use crate::commands::source_argument::{SourceArgument, stream_names};
+use crate::commands::viewers::send_to_viewers;
 use crate::commands::web::WebArguments;
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
@@ -67,28 +68,32 @@ pub struct SendArguments {
     ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
+    /// Let this many browsers and peers watch at a time, each at the rate of its own path; requires --web.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "web",
+        value_parser = clap::value_parser!(u8).range(1..=MAX_VIEWERS as i64))]
+    pub viewers: u8,
     #[command(flatten)]
     route: RouteArguments,
     /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, any other input of
     /// ffmpeg, or `-` for standard input. Each further --source is another video stream. Streams share one budget by
     /// priority, and the receiver learns their names.
     #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER]", default_value = "generated")]
-    source: Vec<SourceArgument>,
+    pub source: Vec<SourceArgument>,
     /// Stop after this time; without it, the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]
-    seconds: Option<Seconds>,
+    pub seconds: Option<Seconds>,
     /// Give up if nobody answers within this time; `none` retries without limit. The default is 10, and `none` with
     /// --web.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
     /// Give up if the receiver is silent for this time after it answered; `none` never does.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
-    idle_seconds: Limit,
+    pub idle_seconds: Limit,
     /// Seed of the generated clip.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    speaking: SoundSourceArguments,
+    pub speaking: SoundSourceArguments,
     #[command(flatten)]
     control: ControlArguments,
     /// File for the sender's part of the per-frame log during the call, one line of JSON per frame.
@@ -102,7 +107,7 @@ pub struct SendArguments {
     session: SessionArguments,
     /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
-    status: StatusArgument,
+    pub status: StatusArgument,
     #[command(flatten)]
     program: ProgramArguments,
 }
@@ -438,6 +443,18 @@ impl SendService {
     }
 }
 
+impl SendArguments {
+    /// Refuses options that describe a single call.
+    fn check_single_call_options(&self) -> Result<()> {
+        let given = self.outputs().into_iter().find(|(_, path)| path.is_some()).map(|(option, _)| option);
+        let given = given.or(self.session.is_given().then_some("--session-log"));
+        match given.or(self.observation.page_option()) {
+            Some(option) => bail!("{option} describes one call, and --viewers {} has several; omit one", self.viewers),
+            None => Ok(()),
+        }
+    }
+}
+
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> {
     let sources = arguments.source.iter().map(|source| Path::new(&source.specification));
@@ -455,7 +472,15 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
             bail!("--web prints a ticket, and another ticket was given; omit one of them");
         }
         arguments.listening.check_streams(None, pictures_are_piped)?;
-        let (listener, ticket) = arguments.listening.listener(arguments.route)?;
+        let (listener, mut ticket) = arguments.listening.listener(arguments.route)?;
+        if arguments.viewers > 1 {
+            arguments.check_single_call_options()?;
+            let interruption = Interruption::watch()?;
+            ticket.print(None, arguments.status);
+            let stop = Box::new(arguments.program.stop(&interruption, None));
+            send_to_viewers(arguments, control, listener, stop)?;
+            return Ok(interruption.check()?);
+        }
         (RemoteEnd::At(listener), Some(ticket))
     } else {
         arguments.listening.check_unused()?;

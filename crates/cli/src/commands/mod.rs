@@ -18,6 +18,7 @@ pub mod talk;
 pub mod trace;
 #[cfg(all(target_os = "linux", feature = "lab"))]
 pub mod tunnel;
+pub mod viewers;
 pub mod web;
 
 use anyhow::Result;

@@ -56,6 +56,14 @@ pub struct ObservationArguments {
     qlog: Option<PathBuf>,
 }
 
+impl ObservationArguments {
+    /// The option that serves numbers of the call, if one is given.
+    pub fn page_option(&self) -> Option<&'static str> {
+        let monitor = self.monitor.map(|_| "--monitor");
+        monitor.or(self.metrics.map(|_| "--metrics"))
+    }
+}
+
 /// Parses a port, or an address with a port; a port alone is on loopback.
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
