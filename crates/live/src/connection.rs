@@ -301,7 +301,7 @@ impl Connection {
                     link.write_reliable();
                 }
                 Event::Stream(StreamEvent::Finished { id }) if link.is_last(id) => {
-                    link.close_if_due(at, self.origin.instant(at), true);
+                    link.is_acknowledged = link.is_page();
                     if self.chosen == Some(handle) {
                         self.end(at);
                     }
@@ -623,7 +623,7 @@ impl Connection {
             if link.quic.poll_timeout().is_some_and(|at| at <= instant) {
                 link.quic.handle_timeout(instant);
             }
-            link.close_if_due(now, instant, false);
+            link.close_if_due(now, instant);
             let late = self.chosen != Some(handle) && now >= link.since + PATIENCE;
             if late && matches!(self.role, Role::Listener { .. }) {
                 if !link.quic.is_closed() {

@@ -13,7 +13,8 @@ use lockstep_session::messages::{MAX_UNSENT_BYTES, Malformed, ReliableReader};
 
 /// Bytes that may wait for room in the stream.
 const MAX_UNWRITTEN_BYTES: usize = 16 << 10;
-/// How long a page may take to acknowledge that its session is closed.
+/// How long a page may take to close its connection after its session was closed. Chromium hides the session's code if
+/// QUIC closes within a millisecond of it.
 const CLOSE_WAIT: Duration = Duration::from_secs(3);
 
 /// Result of reading the stream.
@@ -48,7 +49,9 @@ pub(super) struct Link {
     /// Whether a datagram was queued since the last call of [`Self::note_datagram`], and when that last was so.
     has_queued: bool,
     datagram_at: Timestamp,
-    /// When QUIC closes at the latest, and the code, after the page's session was closed.
+    /// Whether a page acknowledged that its session is closed.
+    pub(super) is_acknowledged: bool,
+    /// When QUIC closes, and the code, after the page's session was closed.
     closing: Option<(Timestamp, VarInt)>,
 }
 
@@ -76,6 +79,7 @@ impl Link {
             web: None,
             has_queued: false,
             datagram_at: since,
+            is_acknowledged: false,
             closing: None,
         }
     }
@@ -152,14 +156,14 @@ impl Link {
         self.web.as_ref().is_none_or(|web| web.is_request(stream))
     }
 
-    /// When [`Self::close_if_due`] must be called, if the peer does not acknowledge before.
+    /// When [`Self::close_if_due`] must be called.
     pub(super) fn closes_at(&self) -> Option<Timestamp> {
         self.closing.map(|(until, _)| until).filter(|_| !self.quic.is_closed())
     }
 
-    /// Closes QUIC after the page's session, once that `is_acknowledged` or its time has passed.
-    pub(super) fn close_if_due(&mut self, at: Timestamp, now: Instant, is_acknowledged: bool) {
-        if let Some((_, code)) = self.closing.take_if(|(until, _)| is_acknowledged || *until <= at) {
+    /// Closes QUIC some time after the page's session, unless the page has done so.
+    pub(super) fn close_if_due(&mut self, at: Timestamp, now: Instant) {
+        if let Some((_, code)) = self.closing.filter(|(until, _)| *until <= at && !self.quic.is_closed()) {
             self.quic.close(now, code, Bytes::new());
         }
     }

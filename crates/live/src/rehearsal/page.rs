@@ -391,8 +391,11 @@ fn refused_page_gets_the_reason_in_its_session() {
             let mut visit = Visit::new(loss, seed);
             visit.wait();
             visit.page.join(secret.unwrap_or(visit.identity.secret()), kind);
-            visit.run_for(Duration::from_secs(3));
+            visit.run_for(Duration::from_secs(2));
             assert_eq!(visit.page.session(), (Some(200), Some(code)));
+            // Chromium hides the code if QUIC closes at the same time.
+            assert!(visit.page.lost.is_none(), "{:?}", visit.page.lost);
+            visit.run_for(Duration::from_secs(3));
             // QUIC's own close is one packet, which may be lost.
             assert!(loss > 0.0 || visit.page_was_closed_with(code), "{:?}", visit.page.lost);
             assert!(!visit.listener.is_joined() && visit.events.is_empty());
@@ -414,7 +417,7 @@ fn second_page_with_a_used_ticket_is_refused() {
 }
 
 #[test]
-fn listener_closes_the_session_of_a_page_before_quic() {
+fn listener_closes_the_session_and_leaves_quic_to_the_page() {
     for (reason, code, loss) in
         [(CloseReason::Done, 0, 0.0), (CloseReason::Failed, 1, 0.2), (CloseReason::Done, 0, 0.2)]
     {
@@ -422,7 +425,7 @@ fn listener_closes_the_session_of_a_page_before_quic() {
         visit.listener.close(visit.now, reason, Duration::from_secs(10));
         visit.run_for(Duration::from_secs(3));
         assert_eq!(visit.page.session().1, Some(code));
-        assert!(loss > 0.0 || visit.page_was_closed_with(0), "{:?}", visit.page.lost);
+        assert!(visit.page.lost.is_none(), "the page closes: {:?}", visit.page.lost);
         assert!(visit.listener.is_over() && visit.listener.unconfirmed().is_none());
     }
 }
