@@ -68,7 +68,7 @@ pub struct SendArguments {
     ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
-    /// Let this many browsers and peers watch at a time, each at the rate of its own path; requires --web.
+    /// Let this many browsers and peers watch at a time, each at the rate of a separate path; requires --web.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "web",
         value_parser = clap::value_parser!(u8).range(1..=MAX_VIEWERS as i64))]
     pub viewers: u8,
