@@ -14,7 +14,7 @@ use crate::commands::live::{SendArguments, connection_id, menu_runner};
 use crate::commands::live_sound::LiveSound;
 use crate::reporter::{Screen, ScreenLine, StatusArgument};
 
-/// Prints who joins and leaves, and the rates of all viewers.
+/// Prints arrivals and departures, and the rates of all viewers.
 struct Audience {
     status: StatusArgument,
     screen: Screen,
