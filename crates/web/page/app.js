@@ -138,7 +138,7 @@ async function start(withCamera) {
     stop(camera);
     camera = null;
     show('preview', null);
-    if (error.code === 'ticket') element('ticket-field').hidden = false;
+    if (error.code?.startsWith('ticket')) element('ticket-field').hidden = false;
     say(TEXTS[error.code] ?? `The call failed: ${error.message}`, true);
   } finally {
     for (const id of ['join', 'watch']) element(id).disabled = false;

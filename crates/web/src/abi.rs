@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn ticket_yields_addresses_and_the_hash() {
         let made = created(&json!({"ticket": ticket(ListenerKey::CertificateHash([8; 32])), "kind": "from_listener"}));
-        assert_eq!(made, json!({"addresses": ["192.0.2.7:4600"], "hash": [8; 32]}));
+        assert_eq!(made, json!({"addresses": ["192.0.2.7:4600"], "hash": vec![8; 32]}));
         opened(1_200, 6.0);
         assert_eq!((poll(true, 6.0), output_length()), (2, 21), "the request to join");
         assert_eq!(poll(true, 6.0), 0);
