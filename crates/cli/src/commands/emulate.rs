@@ -39,7 +39,9 @@ fn far_side(text: &str) -> Result<FarSide, String> {
 #[derive(Debug, Clone, Args)]
 pub struct EmulateArguments {
     /// Far side: an address, or a ticket, from which the emulator makes a ticket that leads through it.
-    #[arg(value_name = "TICKET|HOST:PORT", value_parser = far_side, required_unless_present = "tun")]
+    #[arg(value_name = "TICKET|HOST:PORT", value_parser = far_side)]
+    #[cfg_attr(all(target_os = "linux", feature = "lab"), arg(required_unless_present = "tun"))]
+    #[cfg_attr(not(all(target_os = "linux", feature = "lab")), arg(required = true))]
     to: Option<FarSide>,
     /// Address that the near side sends to; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
