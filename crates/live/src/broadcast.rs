@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use lockstep_call::{MenuRunner, SendingEnd, Vp8};
@@ -451,10 +451,7 @@ impl Broadcast {
             earliest = Timestamp::earliest([earliest, exchange.poll_timeout(&ends)]);
         }
         let wait = earliest.map_or(MAX_WAIT, |wake| self.clock.until(wake).min(MAX_WAIT));
-        let mut next = match self.incoming.recv_timeout(wait) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        };
+        let mut next = self.incoming.recv_timeout(wait).ok();
         while let Some(event) = next {
             self.handle(event);
             next = self.incoming.try_recv().ok();
