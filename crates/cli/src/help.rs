@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that only `--help-all` shows, by their names in clap.
-pub const ADVANCED: [&str; 29] = [
+pub const ADVANCED: [&str; 31] = [
     "ecn",
     "queue_packets",
     "queue_bytes",
@@ -25,6 +25,8 @@ pub const ADVANCED: [&str; 29] = [
     "bound",
     "codec_model",
     "max_pixels",
+    "relay_only",
+    "web_certificate",
     "wait_seconds",
     "idle_seconds",
     "log",
