@@ -168,8 +168,9 @@ impl Protection {
             }
         }
         // One more fragment, all of them shorter.
-        let larger = beyond * budget / (beyond + u64::from(self.parity_of(beyond)));
-        Net(ByteCount::new(larger.min(beyond * payload).max(fits * payload)))
+        let fragments = u128::from(beyond + u64::from(self.parity_of(beyond)));
+        let larger = (u128::from(beyond) * u128::from(budget) / fragments) as u64;
+        Net(ByteCount::new(larger.min(beyond.saturating_mul(payload)).max(fits * payload)))
     }
 }
 
@@ -253,6 +254,13 @@ mod tests {
         let bytes = ByteCount::new(100_000);
         assert_eq!(protection.frame_within(Gross(bytes)), Net(bytes));
         assert!(!rate.breaks_chains(1_000, 10.0));
+    }
+
+    #[test]
+    fn parity_is_a_share_of_an_unlimited_budget_too() {
+        let protection = Protection { loss_rate: after(9, 1, 400), at_stake: 3.0, payload: PAYLOAD };
+        let share = |budget| protection.frame_within(Gross(ByteCount::new(budget))).0.as_f64() / budget as f64;
+        assert!((share(u64::MAX) - share(1 << 40)).abs() < 0.01, "{} and {}", share(u64::MAX), share(1 << 40));
     }
 
     #[test]
