@@ -217,7 +217,7 @@ fn edited_estimator_runs_again_and_its_row_names_it() {
     let first = first_row(&folder.path().join("rows.parquet"));
     assert_eq!((first["controller"].as_str(), first["estimator"].as_str()), ("\"receiver-estimate\"", "\"mine.py\""));
     assert_eq!(first["name"], "\"mine.py\"");
-    assert_eq!(first["estimator_hash"].len(), 34, "{}", first["estimator_hash"]);
+    assert_eq!(first["estimator_hash"].len(), 66, "{}", first["estimator_hash"]);
     assert!(run_in(folder.path(), &words).contains("1 of 1 calls are in the journal already"));
     // An imported file decides.
     write("rate.py", "RATE = 700000\n");
@@ -262,7 +262,7 @@ fn edited_codec_model_runs_again() {
         ["--codec-model", "model.json", "--trace", "constant:1mbps", "--seconds", "2", "--output", "rows.parquet"];
     run_in(folder.path(), &words);
     let first = first_row(&folder.path().join("rows.parquet"));
-    assert_eq!((first["codec_model"].as_str(), first["codec_model_hash"].len()), ("\"model.json\"", 34));
+    assert_eq!((first["codec_model"].as_str(), first["codec_model_hash"].len()), ("\"model.json\"", 66));
     assert!(run_in(folder.path(), &words).contains("already"));
     fs::write(folder.path().join("model.json"), format!("{model}\n")).expect("written");
     assert!(!run_in(folder.path(), &words).contains("already"));
