@@ -13,8 +13,8 @@ use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, MAX_STREAMS, MAX_VIEWERS, OpenSink,
-    Receiving, RemoteEnd, Sending, Stop, ThreadedMenu, Ticket,
+    BroadcastOptions, CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, LiveError,
+    MAX_STREAMS, MAX_VIEWERS, OpenSink, Receiving, RemoteEnd, Sending, Stop, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_of_stream, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -71,29 +71,29 @@ pub struct SendArguments {
     /// Let this many browsers and peers watch at a time, each at the rate of a separate path; requires --web.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "web",
         value_parser = clap::value_parser!(u8).range(1..=MAX_VIEWERS as i64))]
-    pub viewers: u8,
+    viewers: u8,
     #[command(flatten)]
     route: RouteArguments,
     /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, any other input of
     /// ffmpeg, or `-` for standard input. Each further --source is another video stream. Streams share one budget by
     /// priority, and the receiver learns their names.
     #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER]", default_value = "generated")]
-    pub source: Vec<SourceArgument>,
+    source: Vec<SourceArgument>,
     /// Stop after this time; without it, the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]
-    pub seconds: Option<Seconds>,
+    seconds: Option<Seconds>,
     /// Give up if nobody answers within this time; `none` retries without limit. The default is 10, and `none` with
     /// --web.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
     /// Give up if the receiver is silent for this time after it answered; `none` never does.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
-    pub idle_seconds: Limit,
+    idle_seconds: Limit,
     /// Seed of the generated clip.
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    seed: u64,
     #[command(flatten)]
-    pub speaking: SoundSourceArguments,
+    speaking: SoundSourceArguments,
     #[command(flatten)]
     control: ControlArguments,
     /// File for the sender's part of the per-frame log during the call, one line of JSON per frame.
@@ -107,7 +107,7 @@ pub struct SendArguments {
     session: SessionArguments,
     /// Status that is printed during the call.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
-    pub status: StatusArgument,
+    status: StatusArgument,
     #[command(flatten)]
     program: ProgramArguments,
 }
@@ -444,6 +444,31 @@ impl SendService {
 }
 
 impl SendArguments {
+    /// Options of a broadcast of the source to at most `self.viewers` peers at a time.
+    fn broadcast(&self, control: ControlSettings, listener: Listener, stop: Stop) -> Result<BroadcastOptions> {
+        let [source] = &self.source[..] else {
+            bail!("--viewers sends one video stream to many; give one --source");
+        };
+        let options = SourceOptions { seed: self.seed, ..SourceOptions::default() };
+        let source = open_source(&source.specification, &options)?;
+        let (format, menu) = (source.format(), control.menu);
+        let end = move || {
+            let end = control.recorded_sending_end(&format, connection_id(), None);
+            end.map_err(|error| LiveError::Controller(error.to_string()))
+        };
+        Ok(BroadcastOptions {
+            listener,
+            source,
+            microphone: self.speaking.open(LiveSound::Nothing)?,
+            end: Box::new(end),
+            runner: Box::new(move || menu_runner(menu)),
+            max_viewers: usize::from(self.viewers),
+            length: self.seconds.map(Seconds::get),
+            idle_limit: self.idle_seconds.0,
+            stop,
+        })
+    }
+
     /// Refuses options that describe a single call.
     fn check_single_call_options(&self) -> Result<()> {
         let given = self.outputs().into_iter().find(|(_, path)| path.is_some()).map(|(option, _)| option);
@@ -478,7 +503,7 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
             let interruption = Interruption::watch()?;
             ticket.print(None, arguments.status);
             let stop = Box::new(arguments.program.stop(&interruption, None));
-            send_to_viewers(arguments, control, listener, stop)?;
+            send_to_viewers(arguments.broadcast(control, listener, stop)?, arguments.status)?;
             return Ok(interruption.check()?);
         }
         (RemoteEnd::At(listener), Some(ticket))

@@ -1,17 +1,13 @@
 //! `lockstep send --web --viewers N`: one source for several browsers and peers.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use lockstep_call::SendingEnd;
-use lockstep_configuration::{ControlSettings, Seconds};
-use lockstep_live::{BroadcastObserver, BroadcastOptions, CallEvent, Listener, LiveError, Stop, broadcast};
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_live::{BroadcastObserver, BroadcastOptions, CallEvent, broadcast};
 use lockstep_runner::status_line::StatusLine;
 use lockstep_socket::Clock;
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::commands::live::{SendArguments, connection_id, menu_runner};
-use crate::commands::live_sound::LiveSound;
 use crate::reporter::{Screen, ScreenLine, StatusArgument};
 
 /// Prints arrivals and departures, and the rates of all viewers.
@@ -68,39 +64,12 @@ impl BroadcastObserver for Audience {
     }
 }
 
-/// Sends to at most `arguments.viewers` peers at a time, until the source ends or the user stops.
+/// Sends to all viewers until the source ends or the user stops, and prints `status`.
 ///
 /// # Errors
-/// An option describes a single call, or the source or the sockets fail.
-pub fn send_to_viewers(
-    arguments: &SendArguments,
-    control: ControlSettings,
-    listener: Listener,
-    stop: Stop,
-) -> Result<()> {
-    let [source] = &arguments.source[..] else {
-        bail!("--viewers sends one video stream to many; give one --source");
-    };
-    let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
-    let source = open_source(&source.specification, &options)?;
-    let microphone = arguments.speaking.open(LiveSound::Nothing)?;
-    let (format, menu) = (source.format(), control.menu);
-    let end = move || {
-        let end = control.recorded_sending_end(&format, connection_id(), None);
-        end.map_err(|error| LiveError::Controller(error.to_string()))
-    };
-    let mut audience = Audience { status: arguments.status, screen: Screen::start()? };
-    let options = BroadcastOptions {
-        listener,
-        source,
-        microphone,
-        end: Box::new(end),
-        runner: Box::new(move || menu_runner(menu)),
-        max_viewers: usize::from(arguments.viewers),
-        length: arguments.seconds.map(Seconds::get),
-        idle_limit: arguments.idle_seconds.0,
-        stop,
-    };
+/// The source or the sockets fail.
+pub fn send_to_viewers(options: BroadcastOptions, status: StatusArgument) -> Result<()> {
+    let mut audience = Audience { status, screen: Screen::start()? };
     let result = broadcast(Clock::start(), options, &mut audience);
     audience.screen.finish();
     result?;
