@@ -20,14 +20,14 @@ use lockstep_call::{MenuRunner, SendingEnd, Vp8};
 use lockstep_media::Source;
 use lockstep_session::control::CallKind;
 use lockstep_session::stream::StreamName;
-use lockstep_session::{CallEvent, Ended, Ends, Exchange, Freshness, LiveError, TimeLimits, reason};
+use lockstep_session::{CallEvent, Carrier, Ended, Ends, Exchange, Freshness, LiveError, TimeLimits, reason};
 use lockstep_socket::{Clock, Incoming, Reader, Sockets};
 use lockstep_sound::{Frame, SoundFailure, SoundSource};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::capture::{self, Captured};
-use crate::connection::Connection;
+use crate::connection::{Connection, PATIENCE};
 use crate::gate::Names;
 use crate::identity::Identity;
 use crate::loop_event::{LoopEvent, SendingEvent, SoundEvent};
@@ -40,8 +40,6 @@ use crate::{END_LIMIT, Stop, Thread};
 pub const MAX_VIEWERS: usize = 200;
 /// Slots of peers that have not joined; further peers share the newest of them, which limits them.
 const MAX_UNJOINED: usize = 4;
-/// Time in which a peer must join, after which its slot is free again.
-const JOIN_LIMIT: Duration = Duration::from_secs(10);
 /// Interval of [`BroadcastObserver::status`].
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait without an event.
@@ -314,12 +312,8 @@ impl Broadcast {
                     observer.event(*viewer, event);
                 }
             }
-            let late = slot.viewer.is_none() && now.saturating_since(slot.since) >= JOIN_LIMIT;
-            match slot.exchange.loss().and_then(|ended| slot.exchange.silence(now).map(|()| ended)) {
-                Ok(Some(ended)) => slot.end(now, Ok(ended)),
-                Ok(None) if late => slot.end(now, Err(LiveError::NotCalled { waited: JOIN_LIMIT })),
-                Ok(None) => {}
-                Err(error) => slot.end(now, Err(error)),
+            if let Some(result) = slot.exchange.reason_to_end::<Vp8>(now, []) {
+                slot.end(now, result);
             }
             let is_sending = slot.ending.is_none();
             if let Some((_, half)) = &mut slot.viewer {
@@ -401,7 +395,7 @@ impl Broadcast {
         let (origin, now) = (self.clock.origin(), incoming.at);
         let connection =
             Connection::listening_slot(&self.identity, CallKind::FromListener, number, origin, now).ok()?;
-        let time_limits = TimeLimits { wait_limit: Some(JOIN_LIMIT), idle_limit: self.idle_limit };
+        let time_limits = TimeLimits { wait_limit: Some(PATIENCE), idle_limit: self.idle_limit };
         let exchange = Exchange::new(connection, time_limits, now).with_streams(Vec::new(), Freshness::default());
         self.slots.insert(number, Slot { exchange, since: now, from: incoming.from, viewer: None, ending: None });
         Some(number)

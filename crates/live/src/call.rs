@@ -27,7 +27,7 @@ use lockstep_session::control::CallKind;
 use lockstep_session::messages::{Delivery, MessageError};
 use lockstep_session::presence::{Command, Presence};
 use lockstep_session::ticket::Ticket;
-use lockstep_session::{Ends, Exchange, TimeLimits, reason};
+use lockstep_session::{Carrier, Ends, Exchange, TimeLimits, reason};
 
 /// Events that may wait for the call. If the machine cannot keep up, the queue fills and the threads wait.
 const EVENT_QUEUE: usize = 1024;

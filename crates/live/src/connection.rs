@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lockstep_session::Loss;
+use lockstep_session::{Carrier, Loss};
 use lockstep_socket::{Incoming, Origin};
 use lockstep_units::Timestamp;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
@@ -33,10 +33,9 @@ use crate::{LiveError, TicketRefusal, quic};
 use closing::Closing;
 use link::{Link, StreamRead};
 use lockstep_session::control::{CallKind, Message};
-use lockstep_session::messages::{self, Delivery, LatestChannels, MessageError};
+use lockstep_session::messages::{self, Delivery, LatestChannels};
 use lockstep_session::presence::Presence;
 use lockstep_session::probe::{answer_to, answered, challenge, is_keep_alive, is_resumed, keep_alive, resumed};
-use lockstep_session::stream::StreamName;
 use lockstep_session::ticket::{Secret, Ticket};
 use loss::{code, loss_of, loss_of_page, loss_of_session};
 
@@ -45,7 +44,7 @@ const MAX_PENDING_LINKS: usize = 8;
 /// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
 const MAX_UNVALIDATED_LINKS: usize = 2;
 /// How long an unknown peer may take to show the ticket.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
 /// It holds also while nothing arrives, when QUIC would back off exponentially.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);
@@ -416,32 +415,6 @@ impl Connection {
         }
     }
 
-    /// Sends a message of the application; returns the number of bytes on the path.
-    ///
-    /// # Errors
-    /// The other end has not joined, the call has ended, or too many messages wait.
-    pub(crate) fn send_message(&mut self, now: Timestamp, message: &messages::Message) -> Result<usize, MessageError> {
-        message.check()?;
-        if !self.is_open() {
-            return Err(MessageError::NotConnected);
-        }
-        let link = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)).ok_or(MessageError::NotConnected)?;
-        let bytes = match message.delivery {
-            Delivery::Reliable => {
-                let bytes = messages::reliable(now, &message.payload);
-                link.send_reliable(&bytes).map_err(|waiting| MessageError::QueueFull { waiting })?;
-                bytes.len()
-            }
-            Delivery::Latest { channel } => {
-                let datagram = self.latest.datagram(channel, now, &message.payload);
-                let length = datagram.len();
-                link.send_datagram(datagram);
-                length
-            }
-        };
-        Ok(bytes)
-    }
-
     /// Checks the ticket that an unknown peer shows.
     fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind, at: Timestamp) {
         let is_silent = self.is_silent(at);
@@ -494,63 +467,10 @@ impl Connection {
         }
     }
 
-    /// The next event.
-    pub(crate) fn poll(&mut self) -> Option<ConnectionEvent> {
-        self.events.pop_front()
-    }
-
-    /// Whether the other end has joined.
-    pub(crate) fn is_joined(&self) -> bool {
-        self.chosen.is_some()
-    }
-
-    /// Whether the other end has joined, and this end has not begun to close the connection.
-    pub(crate) fn is_open(&self) -> bool {
-        self.chosen.is_some() && self.closing.is_none() && !self.over
-    }
-
     /// Number of links, to the other end of the call and to unknown peers.
     #[cfg(test)]
     pub(crate) fn links(&self) -> usize {
         self.links.len()
-    }
-
-    /// When the other end last sent an authenticated packet.
-    pub(crate) fn last_received(&self) -> Timestamp {
-        self.last_received
-    }
-
-    /// Largest datagram that the path is known to carry; `None` before the other end has joined.
-    pub(crate) fn largest_datagram(&mut self) -> Option<usize> {
-        self.links.get_mut(&self.chosen?)?.largest_datagram()
-    }
-
-    /// Sends a datagram; the path loses it if it is too large.
-    pub(crate) fn send(&mut self, datagram: Vec<u8>) {
-        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.send_datagram(datagram);
-        }
-    }
-
-    /// Requests an answer from the other end.
-    pub(crate) fn ping(&mut self) {
-        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.quic.ping();
-        }
-    }
-
-    /// Sends a datagram of the transport in the stream, reliably.
-    pub(crate) fn send_control(&mut self, datagram: Vec<u8>) {
-        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.send(&Message::Transport(datagram));
-        }
-    }
-
-    /// Announces the name of a video stream of this end.
-    pub(crate) fn name_stream(&mut self, connection: u32, name: StreamName) {
-        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            link.send(&Message::Stream { connection, name });
-        }
     }
 
     /// Sends the presence of this end in the stream.
@@ -560,57 +480,10 @@ impl Connection {
         }
     }
 
-    /// Writes the next datagram into the empty `buffer` and returns its destination. The caller repeats this until it
-    /// returns `None`, after every other event of the connection.
-    pub(crate) fn poll_transmit(&mut self, now: Timestamp, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
-        if let Some(to) = self.poll_meeting(buffer) {
-            return Some(to);
-        }
-        while let Some((to, answer)) = self.answers.pop_front() {
-            *buffer = answer;
-            if let Some(to) = self.wrapped(to, buffer) {
-                return Some(to);
-            }
-        }
-        let instant = self.origin.instant(now);
-        let mut last = None;
-        while let Some(handle) = self.handle_after(last) {
-            last = Some(handle);
-            let routed = self.chosen == Some(handle);
-            let Some(link) = self.links.get_mut(&handle) else { continue };
-            if let Some(transmit) = link.quic.poll_transmit(instant, 1, buffer) {
-                self.last_sent = now;
-                link.note_datagram(now);
-                let to = match &self.role {
-                    Role::Joiner { route, .. } if routed => route.current().unwrap_or(transmit.destination),
-                    _ => transmit.destination,
-                };
-                return self.wrapped(to, buffer);
-            }
-            self.follow(handle, now);
-        }
-        None
-    }
-
     /// The first link after `last` in ascending order; the first link if `last` is `None`.
     fn handle_after(&self, last: Option<usize>) -> Option<usize> {
         let from = last.map_or(0, |last| last + 1);
         self.links.range(from..).next().map(|(&handle, _)| handle)
-    }
-
-    /// When [`Self::handle_timeout`] must be called next.
-    pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
-        let pending = matches!(self.role, Role::Listener { .. });
-        let (origin, chosen) = (self.origin, self.chosen);
-        let links = self.links.iter_mut().filter_map(|(&handle, link)| {
-            let patience = (pending && chosen != Some(handle)).then(|| link.since + PATIENCE);
-            Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience, link.closes_at()])
-        });
-        let links = links.min();
-        let keep_alive = self.keep_alive_at();
-        let meeting = self.meeting_timeout();
-        let closing = self.closing.map(|closing| closing.until);
-        Timestamp::earliest([links, keep_alive, closing, meeting].map(|at| at.filter(|_| !self.over)))
     }
 
     /// Handles the timeouts that are due at `now`.
@@ -654,11 +527,6 @@ impl Connection {
         let link = self.links.get(&self.chosen?)?;
         let since = if link.is_page() { link.datagram_at() } else { self.last_sent };
         Some(since + KEEP_ALIVE)
-    }
-
-    /// Shortest round-trip time so far.
-    pub(crate) fn min_round_trip(&self) -> Option<Duration> {
-        Some(self.links.get(&self.chosen?)?.quic.min_rtt())
     }
 
     /// UDP datagrams and bytes of the call's link, sent and received.

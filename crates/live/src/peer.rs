@@ -14,7 +14,6 @@ use lockstep_vp8::Picture;
 use crate::connection::Connection;
 use crate::gate::Gate;
 use crate::identity::Identity;
-use crate::receiving::refusal;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 use lockstep_session::CallEvent;
 use lockstep_session::Freshness;
@@ -23,7 +22,7 @@ use lockstep_session::messages::{Message, MessageError};
 use lockstep_session::presence::Presence;
 use lockstep_session::stream::StreamName;
 use lockstep_session::ticket::{MAX_ADDRESSES, Ticket};
-use lockstep_session::{Ends, Exchange, TimeLimits, reason};
+use lockstep_session::{Carrier, Ends, Exchange, TimeLimits, reason};
 
 /// Configuration of a [`Peer`].
 pub struct PeerConfig<C: PictureCodec = Vp8> {
@@ -309,14 +308,7 @@ impl<C: PictureCodec> Peer<C> {
         if self.ending.is_some() || self.is_over {
             return;
         }
-        let reason = self.exchange.loss().and_then(|ended| match ended {
-            Some(ended) => Ok(Some(ended)),
-            None => {
-                self.receiving.iter().try_for_each(refusal)?;
-                self.exchange.silence(now).map(|()| None)
-            }
-        });
-        if let Some(result) = reason.transpose() {
+        if let Some(result) = self.exchange.reason_to_end(now, &self.receiving) {
             self.begin_to_end(now, result);
         }
     }

@@ -8,7 +8,6 @@ use lockstep_call::{
 };
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
 use lockstep_socket::Clock;
-use lockstep_transport::CodecId;
 use lockstep_units::Timestamp;
 
 use crate::Thread;
@@ -66,20 +65,6 @@ fn format_of<C: PictureCodec>(display: &Display<C>, announced: Option<lockstep_t
         .and_then(|format| FrameRate::new(format.frame_rate_numerator, format.frame_rate_denominator))
         .unwrap_or_default();
     VideoFormat { width: display.picture.width(), height: display.picture.height(), frame_rate }
-}
-
-/// Fails if this end cannot take part in the call that the sender announced.
-pub(crate) fn refusal<C: PictureCodec>(end: &ReceivingEnd<C>) -> Result<(), LiveError> {
-    if let Some(number) = end.refused_estimator() {
-        return Err(LiveError::UnknownEstimator { number });
-    }
-    if let Some(CodecId(number)) = end.refused_codec() {
-        return Err(LiveError::UnknownCodec { number });
-    }
-    if let Some((format, limit)) = end.format_beyond_limit() {
-        return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
-    }
-    Ok(())
 }
 
 /// State of the half during the call.
@@ -207,7 +192,7 @@ impl<C: PictureCodec> ReceivingHalf<C> {
 
     /// The reason for this half to end the call, if there is one.
     pub(crate) fn reason_to_end(&mut self) -> Result<Option<Ended>, LiveError> {
-        refusal(&self.end)?;
+        lockstep_session::refusal(&self.end)?;
         self.decoder.check()?;
         self.player.as_mut().map_or(Ok(()), Player::check)?;
         if self.sink.is_over() {

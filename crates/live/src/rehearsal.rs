@@ -36,7 +36,7 @@ use crate::rendezvous::{Limits, Rendezvous};
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
 use lockstep_session::control::CallKind;
 use lockstep_session::ticket::Ticket;
-use lockstep_session::{Ends, Exchange, TimeLimits, reason};
+use lockstep_session::{Carrier, Ends, Exchange, TimeLimits, reason};
 use meeting::{Meet, SERVER};
 
 /// Duration of jobs in virtual time.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockstep_call::{PictureCodec, ReceivingEnd, SendingEnd, Vp8};
 use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
-use lockstep_transport::{Datagram, Transmit, VideoFormat, WireError};
+use lockstep_transport::{CodecId, Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
@@ -367,6 +367,22 @@ impl<K: Carrier> Exchange<K> {
         }
     }
 
+    /// The reason to close the call, if there is one: its loss, a receiving end that cannot continue, or silence.
+    pub fn reason_to_end<'a, C: PictureCodec>(
+        &mut self,
+        now: Timestamp,
+        receiving: impl IntoIterator<Item = &'a ReceivingEnd<C>>,
+    ) -> Option<Result<Ended, LiveError>> {
+        let reason = self.loss().and_then(|ended| match ended {
+            Some(ended) => Ok(Some(ended)),
+            None => {
+                receiving.into_iter().try_for_each(refusal)?;
+                self.silence(now).map(|()| None)
+            }
+        });
+        reason.transpose()
+    }
+
     /// Result of the call after the close message. It is an error if the other end does not seem to know of the end.
     pub fn result_after_close(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
         match self.connection.unconfirmed() {
@@ -403,6 +419,23 @@ impl<K: Carrier> Exchange<K> {
         let stale = self.freshness.poll_timeout().filter(|_| joined || !self.connection.is_joined());
         Timestamp::earliest([self.connection.poll_timeout(), sending, receiving, watch, stale])
     }
+}
+
+/// Why a receiving end cannot continue: it lacks the estimator or the decoder, or the pictures are too large.
+///
+/// # Errors
+/// That reason.
+pub fn refusal<C: PictureCodec>(end: &ReceivingEnd<C>) -> Result<(), LiveError> {
+    if let Some(number) = end.refused_estimator() {
+        return Err(LiveError::UnknownEstimator { number });
+    }
+    if let Some(CodecId(number)) = end.refused_codec() {
+        return Err(LiveError::UnknownCodec { number });
+    }
+    if let Some((format, limit)) = end.format_beyond_limit() {
+        return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
+    }
+    Ok(())
 }
 
 /// Whether pictures of a stream are expected: it is the first, or its hello arrived.

@@ -14,7 +14,7 @@ use lockstep_session::presence::Presence;
 use lockstep_session::ticket::Ticket;
 use lockstep_session::{CallEvent, Carrier, Ended, Ends, Exchange, Freshness, LiveError, TimeLimits, reason};
 use lockstep_sound::{FRAME_DURATION, Frame, FrameNumbering, MIN_BITRATE, Player, PlayerStatistics};
-use lockstep_transport::{CodecId, ReceiverConfig, SenderConfig, SoundPacket, VideoFormat};
+use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::{FrameKind, Parameters, Picture};
 
@@ -130,20 +130,6 @@ fn sending_end(connection: u32, format: VideoFormat) -> Result<SendingEnd, LiveE
     let parameters = Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() };
     let encoder = FunctionalEncoder::new(parameters, MenuMode::default(), &Tuning::default());
     Ok(SendingEnd::new(transport, controller, Box::new(encoder), &Tuning::default()))
-}
-
-/// Why a receiving end cannot continue.
-fn refusal(end: &ReceivingEnd) -> Result<(), LiveError> {
-    if let Some(number) = end.refused_estimator() {
-        return Err(LiveError::UnknownEstimator { number });
-    }
-    if let Some(CodecId(number)) = end.refused_codec() {
-        return Err(LiveError::UnknownCodec { number });
-    }
-    if let Some((format, limit)) = end.format_beyond_limit() {
-        return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
-    }
-    Ok(())
 }
 
 /// The exchange, and its ends.
@@ -350,14 +336,7 @@ impl Client {
         if self.ending.is_some() {
             return;
         }
-        let reason = self.exchange.loss().and_then(|ended| match ended {
-            Some(ended) => Ok(Some(ended)),
-            None => {
-                self.receiving.iter().try_for_each(refusal)?;
-                self.exchange.silence(now).map(|()| None)
-            }
-        });
-        if let Some(result) = reason.transpose() {
+        if let Some(result) = self.exchange.reason_to_end(now, &self.receiving) {
             self.begin_to_end(now, result);
         }
     }

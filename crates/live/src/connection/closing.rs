@@ -59,10 +59,4 @@ impl Connection {
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
-
-    /// Silence of the other end at the end of the call. Set only if the silence began well before this end closed, and
-    /// the close message was never acknowledged.
-    pub(crate) fn unconfirmed(&self) -> Option<Duration> {
-        self.unconfirmed
-    }
 }

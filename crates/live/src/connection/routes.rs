@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use bytes::Buf;
-use lockstep_session::{Route, SILENT};
+use lockstep_session::{Carrier, Route, SILENT};
 use lockstep_socket::Incoming;
 use lockstep_units::Timestamp;
 
@@ -97,17 +97,12 @@ impl Connection {
     }
 
     /// Current address of the other end; `None` before it has joined.
-    fn destination(&self) -> Option<SocketAddr> {
+    pub(super) fn destination(&self) -> Option<SocketAddr> {
         let link = self.links.get(&self.chosen?)?;
         match &self.role {
             Role::Joiner { route, .. } => route.current(),
             Role::Listener { .. } => Some(link.quic.remote_address()),
         }
-    }
-
-    /// Current route; `None` before the other end has joined.
-    pub(crate) fn route(&self) -> Option<Route> {
-        self.destination().map(|to| if to == RELAY { Route::Relayed } else { Route::Direct })
     }
 
     /// Whether the other end has been silent for [`SILENT`], so that the route may be lost.
@@ -173,15 +168,5 @@ impl Connection {
     /// Whether the rendezvous answers, if there is one.
     pub(crate) fn rendezvous_answers(&self) -> Option<bool> {
         self.meeting.as_ref().map(Meeting::is_answered)
-    }
-
-    /// Description of the addresses that were tried, for error messages.
-    pub(crate) fn tried(&self) -> String {
-        let Role::Joiner { tried, .. } = &self.role else { return String::new() };
-        let direct = tried.iter().filter(|&&address| address != RELAY).map(ToString::to_string);
-        let direct = direct.collect::<Vec<_>>().join(", ");
-        let direct = (!direct.is_empty()).then(|| format!("at {direct}"));
-        let met = self.meeting.as_ref().map(|meeting| format!("by {}", meeting.standing()));
-        direct.into_iter().chain(met).collect::<Vec<_>>().join(", and ")
     }
 }
