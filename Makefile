@@ -173,7 +173,7 @@ test-rust: | $(CMAKE) ## The Rust half of all tests
 	! rustc --print target-libdir --target wasm32-unknown-unknown 2>/dev/null | xargs -r test -d || \
 		$(CARGO) check --quiet --target wasm32-unknown-unknown -p lockstep-web
 	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
-	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost'
+	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost|rcgen|web-transport'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
 test-language: ## Words, lengths of sentences and test names, by shared rules; see .ci/language.py

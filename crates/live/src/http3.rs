@@ -38,13 +38,6 @@ const DATA_STREAMS: usize = 2;
 const UNKNOWN_STREAM: u32 = 0x103;
 const REJECTED: u32 = 0x10b;
 
-/// Whether the handshake of a link chose HTTP/3.
-pub(crate) fn is_chosen(quic: &Connection) -> bool {
-    let data = quic.crypto_session().handshake_data();
-    let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
-    data.is_some_and(|data| data.protocol.as_deref() == Some(HTTP3))
-}
-
 /// Bytes for a stream of the listener.
 struct Unwritten {
     stream: StreamId,
@@ -100,6 +93,12 @@ fn reset(quic: &mut Connection, stream: StreamId, code: u32) {
 }
 
 impl Session {
+    /// The session of a link whose handshake chose HTTP/3; `None` for other links.
+    pub(crate) fn of(quic: &Connection) -> Option<Self> {
+        let data = quic.crypto_session().handshake_data()?.downcast::<HandshakeData>().ok()?;
+        (data.protocol.as_deref() == Some(HTTP3)).then(Self::default)
+    }
+
     /// Reads all streams but those of data. Returns the code with which the page closed the session, if it did.
     ///
     /// # Errors

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE32_NOPAD;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair as CertificateKey};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair};
@@ -23,7 +22,6 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectP
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use time::OffsetDateTime;
 
 use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
 
@@ -63,11 +61,15 @@ struct Certificate {
 }
 
 impl Certificate {
+    #[cfg(feature = "web")]
     fn new(now: SystemTime) -> Result<Self, LiveError> {
+        use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+        use time::OffsetDateTime;
+
         let wrong = |error: rcgen::Error| LiveError::Identity(error.to_string());
         let begins = now - CERTIFICATE_BACKDATED;
         let ends = begins + CERTIFICATE_LIFE;
-        let key = CertificateKey::generate().map_err(wrong)?;
+        let key = KeyPair::generate().map_err(wrong)?;
         // Joiners compare the hash, not the name.
         let mut params = CertificateParams::new(vec!["lockstep".to_owned()]).map_err(wrong)?;
         params.distinguished_name = DistinguishedName::new();
@@ -75,6 +77,12 @@ impl Certificate {
         (params.not_before, params.not_after) = (OffsetDateTime::from(begins), OffsetDateTime::from(ends));
         let der = params.self_signed(&key).map_err(wrong)?.der().to_vec();
         Ok(Self { private: key.serialize_der(), der, ends })
+    }
+
+    /// Refuses, since this build lacks the feature.
+    #[cfg(not(feature = "web"))]
+    fn new(_: SystemTime) -> Result<Self, LiveError> {
+        Err(LiveError::NotBuilt("web"))
     }
 
     fn hash(&self) -> CertificateHash {
@@ -145,7 +153,7 @@ impl Identity {
     /// A new identity with a certificate, for one call with a browser or a native joiner.
     ///
     /// # Errors
-    /// The system provides no random numbers.
+    /// The system provides no random numbers, or this build lacks the feature `web`.
     pub fn for_browsers() -> Result<Self, LiveError> {
         Ok(Self { certificate: Some(Certificate::new(SystemTime::now())?), ..Self::new()? })
     }
@@ -168,7 +176,7 @@ impl Identity {
     /// changes after at most 13 days, and with it the ticket. The file keeps the certificate until a day before it expires.
     ///
     /// # Errors
-    /// Those of [`Self::standing`].
+    /// Those of [`Self::standing`], and that this build lacks the feature `web`.
     pub fn standing_for_browsers(path: &Path) -> Result<Self, LiveError> {
         Self::standing_with_certificate(path, SystemTime::now())
     }
@@ -178,7 +186,7 @@ impl Identity {
             Some(read) => read,
             None => (Self { reusable: true, ..Self::new()? }, None),
         };
-        if let Some(certificate) = kept.filter(|kept| kept.is_fresh(now)) {
+        if let Some(certificate) = kept.filter(|kept| cfg!(feature = "web") && kept.is_fresh(now)) {
             return Ok(Self { certificate: Some(certificate), ..identity });
         }
         let certificate = Certificate::new(now)?;

@@ -21,6 +21,7 @@ mod devices;
 mod display_queue;
 mod gate;
 mod handle;
+#[cfg_attr(not(feature = "web"), path = "http3/unbuilt.rs")]
 mod http3;
 mod identity;
 mod loop_event;
@@ -76,6 +77,7 @@ pub use sound::Loudspeaker;
 /// Parsers of untrusted bytes, for the fuzzer only.
 #[doc(hidden)]
 pub mod fuzzing {
+    #[cfg(feature = "web")]
     pub use crate::http3::read_streams;
     pub use crate::rendezvous::{messages, read_message};
     pub use lockstep_session::control::read_messages;

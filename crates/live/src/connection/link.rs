@@ -7,7 +7,7 @@ use bytes::Bytes;
 use lockstep_units::Timestamp;
 use quinn_proto::{Connection, Dir, FrameStats, StreamId, VarInt};
 
-use crate::http3::{self, Session};
+use crate::http3::Session;
 use lockstep_session::control::{Message, Messages};
 use lockstep_session::messages::{MAX_UNSENT_BYTES, Malformed, ReliableReader};
 
@@ -86,9 +86,7 @@ impl Link {
 
     /// Starts HTTP/3 if the handshake chose it, at the listener.
     pub(super) fn on_handshake(&mut self) {
-        if http3::is_chosen(&self.quic) {
-            self.web = Some(Session::default());
-        }
+        self.web = Session::of(&self.quic);
     }
 
     /// Whether the peer is a page in a browser.
@@ -271,7 +269,7 @@ impl Link {
             match web.advance(&mut self.quic) {
                 Ok(None) => {}
                 Ok(Some(code)) => return StreamRead::Closed(code),
-                Err(http3::Malformed) => return StreamRead::Malformed,
+                Err(_) => return StreamRead::Malformed,
             }
             let (stream, messages) = web.data_streams();
             if self.stream.is_none() && stream.is_some() {
