@@ -166,11 +166,11 @@ impl Captions {
         let transport = sample.transport.clone().unwrap_or_default();
         let mut parts = Vec::new();
         // The user's actions come first, so that a short line does not cut them.
-        if let Some(outbound) = &sample.outbound {
+        if let Some(outbound) = &sample.first.outbound {
             parts.extend(outbound.muted.then(|| "muted".to_owned()));
             parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
         }
-        if let Some(inbound) = &sample.inbound {
+        if let Some(inbound) = &sample.first.inbound {
             parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
             parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
             parts.push(format!(
@@ -180,7 +180,7 @@ impl Captions {
                 self.received.of(sample.timestamp, transport.bytes_received)
             ));
         }
-        if let Some(outbound) = &sample.outbound {
+        if let Some(outbound) = &sample.first.outbound {
             let quantizer = outbound.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
             parts.push(format!(
                 "sent {} of {}  q {quantizer}  round trip {}",
@@ -203,7 +203,7 @@ pub struct Logs<'a> {
     pub shown: Option<&'a Path>,
 }
 
-/// Prints and logs a call. Statistics cover the first stream; logs contain the frames of all streams.
+/// Prints and logs a call. The status line and the session log cover the first stream; statistics and logs cover all.
 pub struct Reporter {
     status: StatusArgument,
     screen: Screen,
@@ -354,10 +354,10 @@ impl CallObserver for Reporter {
     }
 
     fn receiving(&mut self, now: Timestamp, stream: usize, call: &ReceivingEnd) {
+        self.stats.receiving(now, stream, call);
         if stream > 0 {
             return;
         }
-        self.stats.receiving(now, call);
         if let Some(log) = self.session() {
             log.meter(now).receiving(now, call);
             if let Some(format) = call.format() {
@@ -368,10 +368,10 @@ impl CallObserver for Reporter {
     }
 
     fn status(&mut self, now: Timestamp, stream: usize, call: &SendingEnd) {
+        self.stats.sending(now, stream, call);
         if stream > 0 {
             return;
         }
-        self.stats.sending(now, call);
         if let Some(log) = self.session() {
             log.meter(now).sending(now, call);
             log.tick(now);
@@ -399,14 +399,14 @@ impl CallObserver for Reporter {
     }
 
     fn captured(&mut self, stream: usize, record: FrameRecord) {
+        self.stats.captured(stream, &record);
+        self.observation.captured(stream, &record);
         if stream > 0 {
             if let Some(log) = &mut self.send_log {
                 log.write(&SenderEntry::StreamFrame { stream, frame: Box::new(record) });
             }
             return;
         }
-        self.stats.captured(&record);
-        self.observation.captured(&record);
         if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
             meter.captured(&record);
         }
@@ -416,15 +416,15 @@ impl CallObserver for Reporter {
     }
 
     fn shown(&mut self, stream: usize, shown: &Shown) {
+        let delay = self.stats.shown(stream, shown);
+        self.observation.shown(stream, shown, delay);
         if stream > 0 {
             if let Some(log) = &mut self.receive_log {
                 log.write(&ReceiverEntry::StreamDisplay { stream, display: shown.record });
             }
             return;
         }
-        let delay = self.stats.shown(shown);
         self.shown_at = Some(shown.record.displayed_at);
-        self.observation.shown(shown, delay);
         if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
             meter.shown(shown.record.displayed_at, Duration::try_from_secs_f64(delay).ok());
         }

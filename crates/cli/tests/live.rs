@@ -274,11 +274,13 @@ fn each_source_is_a_stream_with_a_separate_file() {
     let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
     let (receiver, ticket) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
     let sources = ["--source", "generated:64x48@15,name=front,priority=3", "--source", "generated:48x32@15"];
-    let log = ["--status", "none", "--log", text(&send_log)];
+    let stats = folder.path().join("stats.jsonl");
+    let log = ["--status", "none", "--log", text(&send_log), "--stats", text(&stats)];
     let sender = started(&[&["send", &ticket], &sources[..], &log].concat());
     let files = [("shown.front.y4m", 64 * 48), ("shown.1.y4m", 48 * 32)];
     let files = files.map(|(name, pixels)| (folder.path().join(name), 12 * pixels * 3 / 2));
     wait_until("each file has 12 pictures", || files.iter().all(|(file, bytes)| size(file) > *bytes));
+    wait_until("there are statistics", || size(&stats) > 0);
     signal(&sender, "TERM");
     let sender = sender.wait_with_output().expect("it ran");
     let receiver = receiver.wait_with_output().expect("it ran");
@@ -293,6 +295,10 @@ fn each_source_is_a_stream_with_a_separate_file() {
         assert!(lines.iter().filter(|line| line[first].is_object()).count() > 10, "{first}");
         assert!(lines.iter().filter(|line| line[other]["stream"] == 1).count() > 10, "{other}");
     }
+    let stats = fs::read_to_string(&stats).expect("they are there");
+    let last: Value = serde_json::from_str(stats.lines().last().expect("a line")).expect("JSON");
+    let sent = [&last, &last["streams"][0]].map(|stream| stream["outbound"]["framesSent"].as_u64());
+    assert!(sent.iter().all(|&sent| sent > Some(0)), "{last}");
 }
 
 #[test]
@@ -430,6 +436,35 @@ fn reusable_receiver_writes_separate_files_per_call() {
     let receiver = receiver.wait_with_output().expect("it ran");
     assert_eq!(receiver.status.code(), Some(130), "{}", said(&receiver));
     assert!(!path("log-4.json").exists(), "nobody joined that call");
+}
+
+#[test]
+#[ignore = "slow"]
+fn listener_waits_for_a_source_that_is_missing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [source, away, log] = ["camera.y4m", "away.y4m", "log.json"].map(|name| folder.path().join(name));
+    fs::write(&source, y4m(150)).expect("it can be written");
+    let words = ["talk", "--listen", "127.0.0.1:0", "--reusable", "--no-window", "--status", "json"];
+    let outputs = ["--source", text(&source), "--send-log", text(&log)];
+    let mut robot = lockstep(&[&words[..], &outputs].concat());
+    let mut robot = robot.env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
+    let line: Value = serde_json::from_str(&wait_for(&mut robot, "ticket")).expect("it is JSON");
+    let ticket = line["ticket"].as_str().expect("a ticket").to_owned();
+    let join = || {
+        let words = ["talk", &ticket, "--source", CLIP, "--no-window", "--seconds", "0.5", "--status", "none"];
+        lockstep(&words).output().expect("it ran")
+    };
+    fs::rename(&source, &away).expect("the file is open, and can be renamed");
+    assert!(join().status.success(), "the source was open");
+    let mut errors = BufReader::new(robot.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    let failure = errors.find(|line| line.contains("nobody can join")).expect("it reports the source");
+    assert!(failure.contains("camera.y4m"), "{failure}");
+    fs::rename(&away, &source).expect("it is back");
+    wait_for(&mut robot, "\"ticket\"");
+    assert!(join().status.success(), "the source is back");
+    signal(&robot, "TERM");
+    assert_eq!(robot.wait_with_output().expect("it ran").status.code(), Some(143));
+    assert!(log.exists() && folder.path().join("log-2.json").exists() && !folder.path().join("log-4.json").exists());
 }
 
 #[test]

@@ -362,7 +362,7 @@ impl<C: PictureCodec> Call<C> {
     }
 
     fn state(&self, now: Timestamp) -> CallState {
-        let dropped = self.receiving.iter().map(ReceivingHalf::dropped).sum();
+        let dropped = self.receiving.iter().map(ReceivingHalf::dropped).collect();
         let sound = self.receiving.first().and_then(ReceivingHalf::sound_quality);
         let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
         let connection = &self.exchange.connection;

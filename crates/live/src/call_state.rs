@@ -17,12 +17,12 @@ pub struct SoundQuality {
 }
 
 /// State of a call that its ends do not hold.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CallState {
     /// The current time.
     pub now: Timestamp,
-    /// Decoded pictures that the sink was too slow to display.
-    pub dropped: u64,
+    /// Decoded pictures that the sink was too slow to display, by stream.
+    pub dropped: Vec<u64>,
     /// Traffic of the connection, if there is one.
     pub traffic: Option<Traffic>,
     /// Quality of the received sound, if there is a loudspeaker.

@@ -246,10 +246,10 @@ impl Display {
                     // Each end provides its own direction, and the sender provides the connection.
                     let known = &mut self.sample;
                     known.timestamp = known.timestamp.max(sample.timestamp);
-                    if sample.outbound.is_some() {
-                        (known.outbound, known.transport) = (sample.outbound, sample.transport);
+                    if sample.first.outbound.is_some() {
+                        (known.first.outbound, known.transport) = (sample.first.outbound, sample.transport);
                     } else {
-                        (known.inbound, known.sound) = (sample.inbound, sample.sound);
+                        (known.first.inbound, known.sound) = (sample.first.inbound, sample.sound);
                     }
                     self.is_newer = true;
                 }

@@ -25,12 +25,12 @@ const RATE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Sample {
     /// Milliseconds since this end began.
     pub timestamp: f64,
-    /// `RTCOutboundRtpStreamStats` of the sent stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outbound: Option<Outbound>,
-    /// `RTCInboundRtpStreamStats` of the received stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inbound: Option<Inbound>,
+    /// The first stream in each direction.
+    #[serde(flatten)]
+    pub first: StreamSample,
+    /// Ours: further streams, in the order of their numbers, which start at 1.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamSample>,
     /// `RTCTransportStats` of the connection, over complete QUIC packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
@@ -39,7 +39,19 @@ pub struct Sample {
     pub sound: Option<Sound>,
 }
 
-/// Statistics of the sent stream.
+/// Statistics of the streams with one number, which are independent of each other.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamSample {
+    /// `RTCOutboundRtpStreamStats` of the sent stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outbound: Option<Outbound>,
+    /// `RTCInboundRtpStreamStats` of the received stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbound: Option<Inbound>,
+}
+
+/// Statistics of a sent stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outbound {
@@ -80,7 +92,7 @@ pub struct Outbound {
     pub camera_off: bool,
 }
 
-/// Statistics of the received stream.
+/// Statistics of a received stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inbound {
@@ -177,20 +189,24 @@ impl Recent {
 /// Collects the statistics of a live call.
 #[derive(Debug, Default)]
 pub struct LiveStats {
-    outbound: Option<Outbound>,
-    inbound: Option<Inbound>,
+    streams: Vec<StreamStats>,
+    peer: Presence,
+}
+
+/// Collects the statistics of the streams with one number.
+#[derive(Debug, Default)]
+struct StreamStats {
+    newest: StreamSample,
     freezes: Option<FreezeDetector>,
     delay: Delay,
     sent: Recent,
     shown: Recent,
-    peer: Presence,
 }
 
-impl LiveStats {
-    /// Takes the state of the sending end.
-    pub fn sending(&mut self, now: Timestamp, end: &SendingEnd) {
+impl StreamStats {
+    fn sending(&mut self, now: Timestamp, end: &SendingEnd) {
         let (counted, status) = (SentCounts::of(end, now), end.status(now));
-        let outbound = self.outbound.get_or_insert_default();
+        let outbound = self.newest.outbound.get_or_insert_default();
         outbound.frames_sent = end.statistics().frames;
         outbound.packets_sent = counted.packets;
         outbound.retransmitted_packets_sent = counted.retransmitted;
@@ -202,13 +218,12 @@ impl LiveStats {
         outbound.frames_per_second = self.sent.count(now);
     }
 
-    /// Takes the state of the receiving end.
-    pub fn receiving(&mut self, now: Timestamp, end: &ReceivingEnd) {
+    fn receiving(&mut self, now: Timestamp, end: &ReceivingEnd) {
         let (frames, counted) = (end.statistics(), ReceivedCounts::of(end));
         if let Some(format) = end.format() {
             self.freezes.get_or_insert_with(|| FreezeDetector::new(format.frame_interval()));
         }
-        let inbound = self.inbound.get_or_insert_default();
+        let inbound = self.newest.inbound.get_or_insert_default();
         inbound.frames_received = frames.frames;
         inbound.frames_decoded = frames.decoded;
         inbound.packets_received = counted.packets;
@@ -217,9 +232,8 @@ impl LiveStats {
         inbound.frames_per_second = self.shown.count(now);
     }
 
-    /// Takes the record of a picture that this end captured.
-    pub fn captured(&mut self, record: &FrameRecord) {
-        let outbound = self.outbound.get_or_insert_default();
+    fn captured(&mut self, record: &FrameRecord) {
+        let outbound = self.newest.outbound.get_or_insert_default();
         if let Some(limit) = record.limited_by {
             *outbound.limited_frames.entry(limit).or_default() += 1;
             outbound.limited_by = Some(limit);
@@ -234,12 +248,11 @@ impl LiveStats {
         self.sent.add(record.sent_at.unwrap_or(record.captured_at));
     }
 
-    /// Takes a shown picture, and returns its delay in seconds.
-    pub fn shown(&mut self, shown: &Shown) -> f64 {
+    fn shown(&mut self, shown: &Shown) -> f64 {
         let at = shown.record.displayed_at;
         self.shown.add(at);
         let delay = self.delay.of(shown);
-        let inbound = self.inbound.get_or_insert_default();
+        let inbound = self.newest.inbound.get_or_insert_default();
         inbound.video_delay = Some(delay);
         if let Some(freeze) = self.freezes.as_mut().and_then(|freezes| freezes.shown(at)).filter(|shown| shown.frozen) {
             inbound.freeze_count += 1;
@@ -248,20 +261,59 @@ impl LiveStats {
         delay
     }
 
-    /// Current sample.
-    pub fn sample(&mut self, state: &CallState) -> Sample {
-        if let Some(outbound) = &mut self.outbound {
+    fn sample(&mut self, state: &CallState, dropped: u64, is_frozen_by_intent: bool) -> StreamSample {
+        if let Some(outbound) = &mut self.newest.outbound {
             (outbound.muted, outbound.camera_off) = (state.own.muted, state.own.camera_off);
         }
-        if let Some(inbound) = &mut self.inbound {
-            inbound.frames_dropped = state.dropped;
+        if let Some(inbound) = &mut self.newest.inbound {
+            inbound.frames_dropped = dropped;
             (inbound.muted, inbound.camera_off) = (state.peer.muted, state.peer.camera_off);
         }
-        // A still picture while the camera is off is not a freeze, so detection restarts afterwards.
-        if state.peer.camera_off || self.peer.camera_off {
+        if is_frozen_by_intent {
             self.freezes = None;
         }
+        self.newest.clone()
+    }
+}
+
+impl LiveStats {
+    fn stream(&mut self, stream: usize) -> &mut StreamStats {
+        if self.streams.len() <= stream {
+            self.streams.resize_with(stream + 1, StreamStats::default);
+        }
+        &mut self.streams[stream]
+    }
+
+    /// Takes the state of the sending end of a stream.
+    pub fn sending(&mut self, now: Timestamp, stream: usize, end: &SendingEnd) {
+        self.stream(stream).sending(now, end);
+    }
+
+    /// Takes the state of the receiving end of a stream.
+    pub fn receiving(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd) {
+        self.stream(stream).receiving(now, end);
+    }
+
+    /// Takes the record of a picture that this end captured for a stream.
+    pub fn captured(&mut self, stream: usize, record: &FrameRecord) {
+        self.stream(stream).captured(record);
+    }
+
+    /// Takes a shown picture of a stream, and returns its delay in seconds.
+    pub fn shown(&mut self, stream: usize, shown: &Shown) -> f64 {
+        self.stream(stream).shown(shown)
+    }
+
+    /// Current sample.
+    pub fn sample(&mut self, state: &CallState) -> Sample {
+        // A still picture while the camera is off is not a freeze, so detection restarts afterwards.
+        let is_frozen_by_intent = state.peer.camera_off || self.peer.camera_off;
         self.peer = state.peer;
+        let dropped = state.dropped.iter().copied().chain(std::iter::repeat(0));
+        let mut samples = self.streams.iter_mut().zip(dropped);
+        let mut samples = samples.by_ref().map(|(stream, dropped)| stream.sample(state, dropped, is_frozen_by_intent));
+        let first = samples.next().unwrap_or_default();
+        let streams = samples.collect();
         let transport = state.traffic.map(|traffic| Transport {
             packets_sent: traffic.sent_datagrams,
             bytes_sent: traffic.sent_bytes,
@@ -271,7 +323,7 @@ impl LiveStats {
         });
         let sound = state.sound.map(|sound| Sound { packets: sound.packets, concealed_share: sound.concealed_share });
         let timestamp = state.now.as_secs_f64() * 1e3;
-        Sample { timestamp, outbound: self.outbound.clone(), inbound: self.inbound.clone(), transport, sound }
+        Sample { timestamp, first, streams, transport, sound }
     }
 }
 
@@ -288,6 +340,37 @@ mod tests {
         Shown { record, captured_at: Timestamp::from_millis(5_000 + captured), min_round_trip }
     }
 
+    fn state() -> CallState {
+        CallState {
+            now: Timestamp::ZERO,
+            dropped: Vec::new(),
+            traffic: None,
+            sound: None,
+            own: Presence::default(),
+            peer: Presence::default(),
+            route: None,
+            rendezvous_answers: None,
+        }
+    }
+
+    #[test]
+    fn streams_are_counted_separately() {
+        let mut stats = LiveStats::default();
+        (0..9).for_each(|picture| drop(stats.shown(2, &shown(100 * picture, 100 * picture))));
+        stats.shown(0, &shown(1_000, 0));
+        let sample = stats.sample(&CallState { dropped: vec![3, 0, 5], ..state() });
+        let delay = |stream: &StreamSample| stream.inbound.as_ref().and_then(|inbound| inbound.video_delay);
+        let dropped = |stream: &StreamSample| stream.inbound.as_ref().map(|inbound| inbound.frames_dropped);
+        assert_eq!(
+            [dropped(&sample.first), dropped(&sample.streams[0]), dropped(&sample.streams[1])],
+            [Some(3), None, Some(5)]
+        );
+        assert_eq!([delay(&sample.first), delay(&sample.streams[1])], [Some(0.02); 2]);
+        let text = serde_json::to_value(&sample).expect("JSON");
+        assert!(text["inbound"].is_object() && text["streams"][0] == serde_json::json!({}), "{text}");
+        assert_eq!(serde_json::from_value::<Sample>(text).expect("a sample"), sample);
+    }
+
     #[test]
     fn minimum_delay_is_half_of_the_minimum_round_trip() {
         let mut delay = Delay::default();
@@ -300,38 +383,28 @@ mod tests {
     fn frame_rate_counts_the_last_second() {
         let mut stats = LiveStats::default();
         for picture in 0..30 {
-            stats.shown(&shown(100 * picture, 100 * picture));
+            stats.shown(0, &shown(100 * picture, 100 * picture));
         }
-        assert_eq!(stats.shown.count(Timestamp::from_millis(2_950)), 10);
-        assert_eq!(stats.shown.count(Timestamp::from_millis(3_450)), 5);
-        assert_eq!(stats.shown.count(Timestamp::from_millis(9_000)), 0);
+        let mut count = |at: u64| stats.streams[0].shown.count(Timestamp::from_millis(at));
+        assert_eq!([2_950, 3_450, 9_000].map(&mut count), [10, 5, 0]);
     }
 
     #[test]
     fn camera_that_is_off_causes_no_freeze() {
         let freezes = |camera_off: bool| {
             let mut stats = LiveStats::default();
-            let mut state = CallState {
-                now: Timestamp::ZERO,
-                dropped: 0,
-                traffic: None,
-                sound: None,
-                own: Presence::default(),
-                peer: Presence::default(),
-                route: None,
-                rendezvous_answers: None,
-            };
+            let mut state = state();
             for second in [0, 6] {
-                stats.freezes.get_or_insert_with(|| FreezeDetector::new(Duration::from_millis(33)));
+                stats.stream(0).freezes.get_or_insert_with(|| FreezeDetector::new(Duration::from_millis(33)));
                 for picture in 0..30 {
-                    stats.shown(&shown(1_000 * second + 33 * picture, 33 * picture));
+                    stats.shown(0, &shown(1_000 * second + 33 * picture, 33 * picture));
                 }
                 state.peer.camera_off = camera_off && second == 0;
                 let _ = stats.sample(&state);
                 state.peer.camera_off = false;
                 let _ = stats.sample(&state);
             }
-            stats.sample(&state).inbound.map(|inbound| inbound.freeze_count)
+            stats.sample(&state).first.inbound.map(|inbound| inbound.freeze_count)
         };
         assert_eq!((freezes(false), freezes(true)), (Some(1), Some(0)));
     }

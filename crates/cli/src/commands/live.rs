@@ -27,7 +27,7 @@ use lockstep_socket::Clock;
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
-use crate::commands::serving::{ServedCall, Service};
+use crate::commands::serving::Service;
 use crate::commands::source_argument::{SourceArgument, stream_names};
 use crate::commands::viewers::send_to_viewers;
 use crate::commands::web::WebArguments;
@@ -516,18 +516,17 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
     let pages = Pages::serve(&arguments.observation)?;
     let mut send = SendService { clock: Clock::start(), control, pages, ticket };
     let stop = arguments.program.stop(&interruption, None);
-    let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
+    let service = Service {
+        interruption: &interruption,
+        program: &arguments.program,
+        status: arguments.status,
+        listening: &arguments.listening,
+        outputs: &outputs,
+    };
     match peer {
-        RemoteEnd::At(listener) => {
-            let mut files = CallFiles::default();
-            service.serve(listener, |listener| {
-                files = arguments.listening.files_after(&files, &outputs);
-                files.print();
-                let arguments = arguments.of_call(files.number());
-                let (reporter, finished) = send.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))?;
-                Ok(ServedCall { reporter, finished, files: files.clone() })
-            })
-        }
+        RemoteEnd::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
+            send.call(&arguments.of_call(files.number()), RemoteEnd::At(listener), Box::new(stop.clone()))
+        }),
         peer => {
             let (reporter, finished) = send.call(arguments, peer, Box::new(stop))?;
             service.finish(reporter, finished)
@@ -573,10 +572,14 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let clock = Clock::start();
     let mut pages = Pages::serve(&arguments.observation)?;
     let stop = arguments.program.stop(&interruption, None);
-    let mut files = CallFiles::default();
-    let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
-    service.serve(listener, |listener| {
-        files = arguments.listening.files_after(&files, &outputs);
+    let service = Service {
+        interruption: &interruption,
+        program: &arguments.program,
+        status: arguments.status,
+        listening: &arguments.listening,
+        outputs: &outputs,
+    };
+    service.serve(listener, stop.clone(), |listener, files| {
         let arguments = arguments.of_call(files.number())?;
         let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true, &arguments.sink)?;
         let observation = Observation::on(&mut pages, &arguments.observation)?;
@@ -585,7 +588,6 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         let session = arguments.session.open("receive", "receiver", None)?;
         let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
         let mut reporter = reporter.with_session(session, clock.epoch());
-        files.print();
         ticket.print(Some("send"), arguments.status);
         let mut loudspeaker = loudspeaker;
         let receiving = (0..MAX_STREAMS).map(|_| {
@@ -609,7 +611,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             qlog,
         };
         let finished = lockstep_live::run(clock, options, &mut reporter);
-        Ok(ServedCall { reporter, finished, files: files.clone() })
+        Ok((reporter, finished))
     })
 }
 

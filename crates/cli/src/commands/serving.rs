@@ -1,6 +1,10 @@
 //! Serves calls one after another with a standing ticket, and reports how each call ended.
 
-use anyhow::Result;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result};
 
 use lockstep_live::{Ended, Finished, Listener, LiveError};
 use lockstep_runner::interruption::Interruption;
@@ -8,35 +12,71 @@ use lockstep_runner::output_file::{self, in_one_line};
 use lockstep_runner::progress::print_sound;
 
 use crate::call_files::CallFiles;
+use crate::commands::live::ListeningArguments;
 use crate::commands::program_arguments::ProgramArguments;
 use crate::reporter::{Reporter, StatusArgument};
+
+/// Time between two attempts to begin a later call.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state that all calls of one command share.
 pub struct Service<'a> {
     pub interruption: &'a Interruption,
     pub program: &'a ProgramArguments,
     pub status: StatusArgument,
+    pub listening: &'a ListeningArguments,
+    pub outputs: &'a [(&'static str, Option<&'a Path>)],
 }
 
-/// An ended call, before its logs are complete.
-pub struct ServedCall {
-    pub reporter: Reporter,
-    pub finished: Finished,
-    pub files: CallFiles,
+/// Reports a failure to begin a later call, unless it is that of the last attempt.
+fn report(error: &Error, last: &mut String) {
+    let error = in_one_line(error);
+    if error != *last {
+        eprint_line!("lockstep: {error}; nobody can join until this is repaired");
+        *last = error;
+    }
+}
+
+fn wait(stop: &impl Fn() -> bool) {
+    let until = Instant::now() + RETRY_INTERVAL;
+    while !stop() && Instant::now() < until {
+        thread::sleep(RETRY_INTERVAL / 20);
+    }
 }
 
 impl Service<'_> {
-    /// Serves one call on `listener`, or with a standing ticket one call after another.
+    /// Serves one call on `listener`, or with a standing ticket one call after another. `serve_call` fails if a call
+    /// cannot begin.
     ///
-    /// The peer ends a call; the user, a program or a failure at this end ends the service.
+    /// The peer ends a call; the user, a program or a failure at this end ends the service. A later call that cannot
+    /// begin, because a camera is missing for example, is tried again until `stop`.
     pub fn serve(
         &self,
         mut listener: Listener,
-        mut serve_call: impl FnMut(Listener) -> Result<ServedCall>,
+        stop: impl Fn() -> bool,
+        mut serve_call: impl FnMut(Listener, &CallFiles) -> Result<(Reporter, Finished)>,
     ) -> Result<()> {
+        let (mut files, mut is_first) = (CallFiles::default(), true);
         loop {
-            let next = listener.for_next_call()?;
-            let ServedCall { reporter, finished, files } = serve_call(listener)?;
+            files = self.listening.files_after(&files, self.outputs);
+            files.print();
+            let mut failure = String::new();
+            let (next, (reporter, finished)) = loop {
+                let next = listener.for_next_call()?;
+                let error = match serve_call(listener, &files) {
+                    Ok(call) => break (next, call),
+                    Err(error) => error,
+                };
+                files.remove();
+                let Some(next) = next.filter(|_| !is_first) else { return Err(error) };
+                report(&error, &mut failure);
+                wait(&stop);
+                if stop() {
+                    return Ok(self.interruption.check()?);
+                }
+                listener = next;
+            };
+            is_first = false;
             let is_ready = is_of_other_end(&finished.result) && self.interruption.check().is_ok();
             let next = next.filter(|_| is_ready);
             let joined = finished.joined;

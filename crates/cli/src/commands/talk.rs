@@ -19,14 +19,14 @@ use lockstep_runner::standard_input::is_standard_input;
 use lockstep_socket::Clock;
 use lockstep_vp8::Picture;
 
-use crate::call_files::{CallFiles, of_call};
+use crate::call_files::of_call;
 use crate::commands::live::{
     IDLE_SECONDS, Limit, ListenerTicket, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit,
     menu_runner, sink_of_call, ticket_to_join,
 };
 use crate::commands::live_sound::{LiveSound, MissingDevices, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
-use crate::commands::serving::{ServedCall, Service};
+use crate::commands::serving::Service;
 use crate::decisions::DecisionsArgument;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
@@ -301,18 +301,18 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let stop = arguments.program.stop(&interruption, typed);
     let clock = Clock::start();
     let mut talk = Talk { clock, control, wait, pages, handle, ticket, gave_notice: false };
-    let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
+    let service = Service {
+        interruption: &interruption,
+        program: &arguments.program,
+        status: arguments.status,
+        listening: &arguments.listening,
+        outputs: &outputs,
+    };
     let outcome = match peer {
-        RemoteEnd::At(listener) => {
-            let mut files = CallFiles::default();
-            service.serve(listener, |listener| {
-                files = arguments.listening.files_after(&files, &outputs);
-                files.print();
-                let arguments = arguments.of_call(files.number())?;
-                let (reporter, finished) = talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))?;
-                Ok(ServedCall { reporter, finished, files: files.clone() })
-            })
-        }
+        RemoteEnd::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
+            let arguments = arguments.of_call(files.number())?;
+            talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))
+        }),
         peer => {
             let (reporter, finished) = talk.call(arguments, peer, Box::new(stop))?;
             service.finish(reporter, finished)

@@ -97,21 +97,36 @@ pub fn rendezvous_text(status: &RendezvousStatus) -> String {
     text
 }
 
-/// Adds the metrics that `value` contains.
+/// Labels and numbers of `value`, each with `label` in front.
+fn series(label: &str, value: &Value) -> Vec<(String, f64)> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_f64(),
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        _ => None,
+    };
+    let labels = |labels: &[&str]| {
+        let labels: Vec<&str> = labels.iter().copied().filter(|label| !label.is_empty()).collect();
+        if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
+    };
+    match value {
+        Value::Object(by) => {
+            let labelled = by.iter().filter_map(|(name, value)| Some((name, number(value)?)));
+            labelled.map(|(name, number)| (labels(&[label, &format!("by=\"{name}\"")]), number)).collect()
+        }
+        value => number(value).map(|number| (labels(&[label]), number)).into_iter().collect(),
+    }
+}
+
+/// Adds the metrics that `value` contains. Those of further streams have the label `stream`.
 fn add(text: &mut String, metrics: &[Metric], value: &Value) {
+    let streams = value.get("streams").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for &(path, name, kind, help, unit) in metrics {
-        let number = |value: &Value| match value {
-            Value::Number(number) => number.as_f64(),
-            Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
-            _ => None,
-        };
-        let series: Vec<(String, f64)> = match value.pointer(path) {
-            Some(Value::Object(by)) => {
-                let labelled = by.iter().filter_map(|(label, value)| Some((label, number(value)?)));
-                labelled.map(|(label, number)| (format!("{{by=\"{label}\"}}"), number)).collect()
-            }
-            value => value.and_then(number).map(|number| (String::new(), number)).into_iter().collect(),
-        };
+        let mut series: Vec<_> = value.pointer(path).map(|value| series("", value)).unwrap_or_default();
+        for (at, stream) in streams.iter().enumerate() {
+            let value = stream.pointer(path);
+            series
+                .extend(value.map(|value| self::series(&format!("stream=\"{}\"", at + 1), value)).unwrap_or_default());
+        }
         if series.is_empty() {
             continue;
         }
@@ -129,7 +144,7 @@ mod tests {
 
     use lockstep_control::LimitedBy;
 
-    use lockstep_runner::live_stats::{Inbound, Outbound, Sample, Transport};
+    use lockstep_runner::live_stats::{Inbound, Outbound, Sample, StreamSample, Transport};
 
     use super::*;
 
@@ -139,18 +154,21 @@ mod tests {
         let (frame_budget, frame_bytes) = (Some(5_000), Some(4_500));
         Sample {
             timestamp: 1_500.0,
-            outbound: Some(Outbound {
-                round_trip_time,
-                quantizer,
-                frame_budget,
-                frame_bytes,
-                limited_by: Some(LimitedBy::Ceiling),
-                limited_frames: BTreeMap::from([(LimitedBy::Ceiling, 7), (LimitedBy::Silence, 2)]),
-                muted: true,
-                bytes_sent: 1 << 53,
-                ..Outbound::default()
-            }),
-            inbound: Some(Inbound { video_delay: Some(0.08), ..Inbound::default() }),
+            first: StreamSample {
+                outbound: Some(Outbound {
+                    round_trip_time,
+                    quantizer,
+                    frame_budget,
+                    frame_bytes,
+                    limited_by: Some(LimitedBy::Ceiling),
+                    limited_frames: BTreeMap::from([(LimitedBy::Ceiling, 7), (LimitedBy::Silence, 2)]),
+                    muted: true,
+                    bytes_sent: 1 << 53,
+                    ..Outbound::default()
+                }),
+                inbound: Some(Inbound { video_delay: Some(0.08), ..Inbound::default() }),
+            },
+            streams: Vec::new(),
             transport: Some(Transport::default()),
             sound: Some(lockstep_runner::live_stats::Sound::default()),
         }
@@ -195,6 +213,19 @@ mod tests {
             assert!(name.starts_with("lockstep_") && number.parse::<f64>().is_ok(), "{line}");
         }
         assert!(super::text(None).ends_with("lockstep_up 0\n"), "before the first sample");
+    }
+
+    #[test]
+    fn metrics_of_further_streams_have_a_label() {
+        let mut sample = whole();
+        let mut rear = sample.first.clone();
+        rear.outbound.get_or_insert_default().quantizer = Some(99);
+        sample.streams = vec![StreamSample::default(), rear];
+        let text = text(Some(&sample));
+        let quantizers = "\nlockstep_outbound_quantizer 30\nlockstep_outbound_quantizer{stream=\"2\"} 99\n";
+        assert!(text.contains(quantizers), "{text}");
+        assert!(text.contains("\nlockstep_outbound_limited_frames_total{stream=\"2\",by=\"ceiling\"} 7\n"), "{text}");
+        assert!(!text.contains("lockstep_transport_relayed{"), "{text}");
     }
 
     #[test]

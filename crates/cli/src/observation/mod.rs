@@ -277,17 +277,17 @@ impl Observation {
         }
     }
 
-    /// Takes the record of a picture that this end captured.
-    pub fn captured(&self, record: &FrameRecord) {
+    /// Takes the record of a picture that this end captured for a stream.
+    pub fn captured(&self, stream: usize, record: &FrameRecord) {
         if let Some(qlog) = &self.qlog {
-            qlog.push(qlog::captured(record));
+            qlog.push(qlog::captured(stream, record));
         }
     }
 
-    /// Takes a picture that was shown `delay` seconds after its capture.
-    pub fn shown(&self, shown: &Shown, delay: f64) {
+    /// Takes a picture of a stream that was shown `delay` seconds after its capture.
+    pub fn shown(&self, stream: usize, shown: &Shown, delay: f64) {
         if let Some(qlog) = &self.qlog {
-            qlog.push(qlog::shown(shown, delay));
+            qlog.push(qlog::shown(stream, shown, delay));
         }
     }
 

@@ -124,11 +124,11 @@ pub fn sample(sample: &Sample) -> Vec<u8> {
 }
 
 /// Event for a sent frame or a skipped picture.
-pub fn captured(captured: &FrameRecord) -> Vec<u8> {
+pub fn captured(stream: usize, captured: &FrameRecord) -> Vec<u8> {
     let at = captured.sent_at.unwrap_or(captured.captured_at);
     let name = if captured.outcome == Outcome::Sent { "frame_sent" } else { "frame_skipped" };
     let data = json!({
-        "capture": captured.capture, "frame": captured.frame, "outcome": captured.outcome,
+        "stream": stream, "capture": captured.capture, "frame": captured.frame, "outcome": captured.outcome,
         "key_frame": captured.key_frame, "recovery": captured.recovery, "quantizer": captured.quantizer,
         "budget": captured.budget, "limited_by": captured.limited_by, "length": captured.size, "fragments": captured.fragments,
         "parity": captured.parity,
@@ -137,8 +137,9 @@ pub fn captured(captured: &FrameRecord) -> Vec<u8> {
 }
 
 /// Event for a shown picture.
-pub fn shown(shown: &Shown, delay: f64) -> Vec<u8> {
-    event(shown.record.displayed_at, "frame_shown", &json!({ "frame": shown.record.frame, "delay": delay * 1e3 }))
+pub fn shown(stream: usize, shown: &Shown, delay: f64) -> Vec<u8> {
+    let data = json!({ "stream": stream, "frame": shown.record.frame, "delay": delay * 1e3 });
+    event(shown.record.displayed_at, "frame_shown", &data)
 }
 
 #[cfg(test)]
