@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from lockstep.command import lockstep_command
-from lockstep.testbed import chromium
+from lockstep.testbed import chromium, firefox, firefox_end
 
 ROOT = Path(__file__).parents[2]
 CRATE = ROOT / "crates/web"
@@ -295,6 +295,35 @@ def test_hidden_page_keeps_its_call_and_its_memory(tmp_path: Path, browser: Brow
         after = statistics(page)
         assert after["counters"]["shown"] > before["counters"]["shown"] + 30
         assert after["counters"]["memory"] <= before["counters"]["memory"] + (1 << 20)
+
+
+FAKE_DEVICES = {"media.navigator.streams.fake": True, "media.navigator.permission.disabled": True}
+IN_CALL = """
+const done = arguments[arguments.length - 1];
+const wait = async () => {
+  const found = await window.lockstepCall?.statistics();
+  if (found?.counters.shown > 20 && found.sending.every((stream) => stream.frames > 20)) done(found);
+  else setTimeout(wait, 200);
+};
+wait();
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "button", "streams"), [(TALK, "#join", 1), (("send", *TALK[1:4]), "#watch", 0)])
+def test_firefox_receives_and_sends(tmp_path: Path, words: tuple[str, ...], button: str, streams: int) -> None:
+    if lacking := firefox.missing():
+        pytest.skip(lacking)
+    with running(tmp_path, *words) as ours:
+        page = firefox_end.Browser(tmp_path / "profile", ours.find(LINK)[0], FAKE_DEVICES)
+        try:
+            element = page.ask("WebDriver:FindElement", using="css selector", value=button)["value"]
+            page.ask("WebDriver:ElementClick", id=next(iter(element.values())))
+            # The script has as long as Marionette permits: 30 s.
+            found = page.ask("WebDriver:ExecuteAsyncScript", script=IN_CALL, args=[])["value"]
+            assert len(found["sending"]) == streams
+        finally:
+            page.quit()
 
 
 def test_module_decodes_as_the_command(tmp_path: Path) -> None:

@@ -425,7 +425,8 @@ function captureSound(samples) {
   if (!encoder) {
     encoder = new AudioEncoder({
       output: (chunk) => {
-        const frame = waiting.find((each) => each.timestamp === chunk.timestamp);
+        // Firefox subtracts the encoder's delay of 6.5 ms from every timestamp but the first.
+        const frame = waiting.find((each) => Math.abs(each.timestamp - chunk.timestamp) < 10_000);
         if (!frame) return;
         frame.packet = new Uint8Array(chunk.byteLength);
         chunk.copyTo(frame.packet);

@@ -13,9 +13,11 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from lockstep.testbed.machine import now
@@ -90,10 +92,11 @@ class _Answer(BaseHTTPRequestHandler):
 class Browser:
     """A Firefox with one page, driven over Marionette: messages are `LENGTH:[0, NUMBER, COMMAND, ARGUMENTS]`."""
 
-    def __init__(self, profile: Path, url: str) -> None:
-        """Starts the browser and opens the page."""
+    def __init__(self, profile: Path, url: str, preferences: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Starts the browser with `preferences` besides the usual ones, and opens the page."""
         profile.mkdir()
-        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
+        preferences = {**PREFERENCES, **preferences}
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in preferences.items()]
         (profile / "user.js").write_text("\n".join(lines) + "\n")
         found = next((path for path in map(shutil.which, BROWSERS) if path), None)
         if found is None:
@@ -108,8 +111,10 @@ class Browser:
             stderr=subprocess.DEVNULL,
         )
         self._number = 0
-        connection = socket.create_connection(("127.0.0.1", self._port(profile / "MarionetteActivePort")))
-        self._stream = connection.makefile("rwb")
+        port = self._port(profile / "MarionetteActivePort")
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            # The file keeps the connection open.
+            self._stream = connection.makefile("rwb")
         self._receive()
         self.version = str(self.ask("WebDriver:NewSession", capabilities={})["capabilities"]["browserVersion"])
         self.ask("WebDriver:Navigate", url=url)
@@ -159,6 +164,7 @@ class Browser:
         """Ends the browser."""
         with contextlib.suppress(SystemExit):
             self.ask("Marionette:Quit", flags=["eForceQuit"])
+        self._stream.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         if self._process.poll() is None:
