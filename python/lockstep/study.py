@@ -21,7 +21,7 @@ import polars
 
 from lockstep.argument_types import whole
 from lockstep.charts import Plot
-from lockstep.figure import COLOURS, colours, render
+from lockstep.figure import COLOURS, colours, write_figures
 from lockstep.intervals import mean_interval
 from lockstep.side_by_side import LOOK_SECONDS, side_by_side
 
@@ -162,11 +162,8 @@ class Study:
             names.append(f"{part}.txt")
             (self.folder / names[-1]).write_text("\n".join(self._reported) + "\n")
             self._reported.clear()
-        for name, plot in (plots or {}).items():
-            for kind in (".html", ".png", ".svg", ".pdf", ".csv"):
-                path = self.folder / f"{name}{kind}"
-                path.write_bytes(render(plot, path))
-            names.append(f"{name}.html")
+        write_figures(plots or {}, self.folder)
+        names += [f"{name}.html" for name in plots or {}]
         print(f"{part}: {self.folder / names[0]}, {', '.join(names[1:])}".removesuffix(", "))
 
     def train(self, algorithm: str, run: str, arguments: Sequence[str]) -> Path:

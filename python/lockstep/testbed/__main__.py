@@ -12,6 +12,7 @@ from typing import Any
 
 import polars
 
+from lockstep.report import figures_argument
 from lockstep.study import BUDGETS, Cell, Study, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
@@ -182,8 +183,9 @@ def _list(words: Sequence[str]) -> int:
 def _report(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"{COMMANDS['report'].capitalize()}.")
     parser.add_argument("folder", type=Path, help="folder of an experiment, such as out/testbed/verizon")
+    figures_argument(parser)
     options = parser.parse_args(words)
-    page = report.write(options.folder)
+    page = report.write(options.folder, options.figures)
     print(f"report: {page.resolve().as_uri()}")
     return 0
 
