@@ -42,7 +42,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 FUZZ_SECONDS ?= 600
 TARGETS ?=
 
-RUST_SOURCES := Cargo.toml Cargo.lock crates/cli/src/observation/monitor.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
+RUST_SOURCES := Cargo.toml Cargo.lock crates/cli/src/observation/monitor.html $(wildcard crates/web/page/*) python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
 .PHONY: all help setup build wheel sdist crates release install install-c web demo docs test test-all test-rust test-python test-language test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean

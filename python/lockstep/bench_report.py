@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import altair
 import jinja2
 
 from lockstep import __version__, bench_charts, theme
 from lockstep.bench_charts import Aim, BenchError, Clip, CodecBench, load
 from lockstep.charts import Plot
-from lockstep.report import script_json, template, vega
+from lockstep.figure import specification
+from lockstep.report import figures_argument, print_figures, script_json, template, vega
 
 
 class Headline(NamedTuple):
@@ -127,9 +127,9 @@ def clip_row(clip: Clip) -> list[str]:
     ]
 
 
-def render_html(bench: CodecBench) -> str:
-    """The report as one HTML page without external resources."""
-    charts: dict[str, altair.HConcatChart | Plot] = {
+def plots(bench: CodecBench) -> dict[str, Plot]:
+    """The charts of the report by name."""
+    charts: dict[str, Plot] = {
         "rates": bench_charts.rates(bench),
         "speeds": bench_charts.speeds(bench),
         "psnr": bench_charts.curves(bench, "psnr_db"),
@@ -140,6 +140,12 @@ def render_html(bench: CodecBench) -> str:
         del charts["rates"], charts["speeds"]
     if not any(clip.drift for clip in bench.clips):
         del charts["drift"]
+    return charts
+
+
+def render_html(bench: CodecBench) -> str:
+    """The report as one HTML page without external resources."""
+    charts = plots(bench)
     payload = {
         "charts": {name: specification(chart) for name, chart in charts.items()},
         "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
@@ -169,15 +175,6 @@ def render_html(bench: CodecBench) -> str:
     )
 
 
-def specification(chart: Any) -> dict[str, Any]:
-    """The chart without the parts that the page has once for all charts."""
-    altair.data_transformers.disable_max_rows()
-    whole: dict[str, Any] = chart.to_dict()
-    for key in ("$schema", "config"):
-        whole.pop(key, None)
-    return whole
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-bench-report", description=(__doc__ or "").partition(": ")[2])
@@ -185,11 +182,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--output", type=Path, default=Path("codec.html"), help="file of the page (default: %(default)s)"
     )
+    figures_argument(parser)
     options = parser.parse_args(arguments)
     try:
-        page = render_html(load(options.bench))
+        bench = load(options.bench)
+        page = render_html(bench)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(page, encoding="utf-8")
+        if options.figures is not None:
+            print_figures(plots(bench), options.figures)
     except (BenchError, OSError) as error:
         print(f"lockstep-bench-report: {error}", file=sys.stderr)
         return 1

@@ -10,8 +10,15 @@ import polars
 
 from lockstep.call_log import LIMITS, CallReport, Series, ssim_db
 
-Plot: TypeAlias = altair.LayerChart | altair.FacetChart | altair.HConcatChart | altair.Chart
-"""Any chart type of Altair that this module makes."""
+Plot: TypeAlias = (
+    altair.LayerChart
+    | altair.FacetChart
+    | altair.ConcatChart
+    | altair.HConcatChart
+    | altair.VConcatChart
+    | altair.Chart
+)
+"""Any chart type of Altair."""
 
 PLOT_WIDTH = 1000
 """Width of a plot where the page sets none, pixels."""
@@ -62,6 +69,18 @@ LIMIT_COLOURS = {
 
 LIMIT_BINS = 120
 """Number of time intervals in which the chart of limits shows shares."""
+FIGURE_AXES = {
+    "link": (None, "rate, Mb/s"),
+    "video-delay": (None, "video delay, ms"),
+    "queueing-delay": (None, "queueing delay, ms"),
+    "frame-size": (None, "size, kB"),
+    "quantizer": (None, "quantizer index"),
+    "ssim": (None, "SSIM, dB"),
+    "limits": (None, "share of frames"),
+    "video-delay-distribution": ("video delay, ms", "share of frames"),
+    "ssim-distribution": ("SSIM, dB", "share of frames"),
+}
+"""Titles of both axes of each figure. Labels of a time axis have their unit."""
 
 
 def datasets(report: CallReport, frames: polars.DataFrame | None) -> dict[str, polars.DataFrame]:
@@ -90,40 +109,74 @@ def timeline(data: dict[str, polars.DataFrame]) -> altair.VConcatChart:
         altair.param(name="from", expr="isValid(brush.time) ? brush.time[0] : 0"),
         altair.param(name="to", expr=f"isValid(brush.time) ? brush.time[1] : {end}"),
     )
+    overview: list[Plot] = []
+    if len(data["series"]) > 0:
+        overview.append(_overview(end, brush))
+    elif len(data.get("frames", polars.DataFrame())) > 0:
+        overview.append(_frame_overview(end, brush))
+    chart = altair.vconcat(*overview, *_over_time(data).values(), spacing=22).resolve_scale(color="independent")
+    whole: altair.VConcatChart = chart.add_params(*limits) if overview else chart
+    return whole
+
+
+def _over_time(data: dict[str, polars.DataFrame]) -> dict[str, Plot]:
+    """The charts over time from `from` to `to`, by name."""
     series, frames = data["series"], data.get("frames", polars.DataFrame())
-    charts: list[Plot] = []
+    charts: dict[str, Plot] = {}
     if len(series) > 0:
-        charts += [_overview(end, brush), _link(series)]
-    elif len(frames) > 0:
-        charts.append(_frame_overview(end, brush))
+        charts["link"] = _link(series)
     if len(frames) > 0:
-        charts.append(_delay(frames))
+        charts["video-delay"] = _delay(frames)
     if _any(series, "queueing"):
-        charts.append(_queueing())
+        charts["queueing-delay"] = _queueing()
     if len(frames) > 0:
-        charts += [_size(frames), _quantizer()]
+        charts |= {"frame-size": _size(frames), "quantizer": _quantizer()}
         if _any(frames, "ssim_db"):
-            charts.append(_ssim())
+            charts["ssim"] = _ssim()
         if len(data["limits"]) > 0:
-            charts.append(_held_back(data["limits"]))
-    chart: altair.VConcatChart = altair.vconcat(*charts, spacing=22).resolve_scale(color="independent")
-    return chart.add_params(*limits) if charts else chart
+            charts["limits"] = _held_back(data["limits"])
+    return charts
 
 
 def distributions(data: dict[str, polars.DataFrame]) -> altair.HConcatChart:
     """The cumulative distributions of video delay and SSIM over the frames captured between `from` and `to`."""
+    charts = _distributions(data)
+    chart = altair.hconcat(*charts.values(), spacing=24)
+    return chart.add_params(*_whole_call(data)) if charts else chart
+
+
+def _distributions(data: dict[str, polars.DataFrame]) -> dict[str, Plot]:
     frames = data.get("frames")
-    charts: list[Plot] = []
+    charts: dict[str, Plot] = {}
     if frames is not None and _any(frames, "delay_ms"):
         scale = altair.Scale(type="log", nice=False)
-        charts.append(_distribution("delay_ms", "Video delay, ms", "all captured frames", FATES["Displayed"], scale))
+        charts["video-delay-distribution"] = _distribution(
+            "delay_ms", "Video delay, ms", "all captured frames", FATES["Displayed"], scale
+        )
     if frames is not None and _any(frames, "ssim_db"):
         scale = altair.Scale(zero=False, nice=False)
-        charts.append(_distribution("ssim_db", "SSIM, dB", "the displayed frames", QUALITY, scale))
-    chart = altair.hconcat(*charts, spacing=24)
-    if not charts:
-        return chart
-    return chart.add_params(altair.param(name="from", value=0), altair.param(name="to", value=duration(data)))
+        charts["ssim-distribution"] = _distribution("ssim_db", "SSIM, dB", "the displayed frames", QUALITY, scale)
+    return charts
+
+
+def _whole_call(data: dict[str, polars.DataFrame]) -> tuple[altair.Parameter, altair.Parameter]:
+    """`from` and `to` of the whole call."""
+    return altair.param(name="from", value=0), altair.param(name="to", value=duration(data))
+
+
+def figures(data: dict[str, polars.DataFrame]) -> dict[str, Plot]:
+    """Each chart of the report as a figure of the whole call, by name. Titles of its axes replace the chart's title."""
+    charts = _over_time(data) | _distributions(data)
+    found = {}
+    for name, chart in charts.items():
+        x, y = FIGURE_AXES[name]
+        for layer in chart.layer if isinstance(chart, altair.LayerChart) else [chart]:
+            if isinstance(layer.encoding.x, altair.X):
+                layer.encoding.x["axis"]["title"] = x
+            if isinstance(layer.encoding.y, altair.Y):
+                layer.encoding.y["axis"]["title"] = y
+        found[name] = chart.add_params(*_whole_call(data))
+    return found
 
 
 def _series(series: Series) -> polars.DataFrame:

@@ -2,15 +2,18 @@
 
 import csv
 import io
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import altair
+import polars
 import vl_convert
 
 from lockstep import theme
 from lockstep.charts import Plot
-from lockstep.report import VEGA_LITE_VERSION
 
 COLOURS = ["#2f7fe0", "#e0902f", "#12a594", "#a855c7", "#e5484d", "#8a94a3", "#7c66dc", "#c2a000", "#d6409f", "#5c7a29"]
 COLOURS += ["#1b4f8f", "#8f5a14", "#6b1f2b", "#333b44"]
@@ -21,6 +24,8 @@ CONTROLLERS += ["concerto", "rlv", "hrcc", "gemini"]
 FORMATS = (".html", ".png", ".svg", ".pdf", ".csv")
 COLUMN_WIDTH, COLUMN_HEIGHT, COLUMN_FONT = 230, 170, 8
 """Size in points of a figure in one column of a two-column paper (3.3 inches with its axis), and of its text."""
+VEGA_LITE_VERSION = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""Version of Vega-Lite that Altair targets."""
 
 
 class FigureError(Exception):
@@ -36,12 +41,17 @@ def colours(names: Iterable[str]) -> list[str]:
     return [fixed.get(name) or free[others.index(name) % len(free)] for name in names]
 
 
+def _is_invisible(layer: dict[str, Any]) -> bool:
+    mark = layer.get("mark")
+    return isinstance(mark, dict) and mark.get("opacity") == 0
+
+
 def _for_a_column(specification: dict[str, Any]) -> None:
     """Changes sizes and fonts to those of one column of a paper."""
     if "width" in specification:
         specification["width"], specification["height"] = COLUMN_WIDTH, COLUMN_HEIGHT
     specification.pop("title", None)
-    text = {"labelFontSize": COLUMN_FONT, "titleFontSize": COLUMN_FONT}
+    text = {"labelFontSize": COLUMN_FONT, "titleFontSize": COLUMN_FONT, "titleFontWeight": "normal"}
     config = specification["config"]
     for name in ("axis", "legend", "header"):
         config[name] = config.get(name, {}) | text
@@ -50,12 +60,18 @@ def _for_a_column(specification: dict[str, Any]) -> None:
     config["padding"] = 2
 
     def shrink(layer: dict[str, Any]) -> None:
+        legend = layer.get("encoding", {}).get("color", {}).get("legend") or {}
+        if "columns" in legend:
+            legend["columns"] = 2
         mark = layer.get("mark")
         if isinstance(mark, dict):
             if "fontSize" in mark:
                 mark["fontSize"] = COLUMN_FONT
             if "size" in mark and mark.get("type") == "point":
                 mark["size"] = mark["size"] / 4
+        # Invisible marks carry the tooltips of a page.
+        if "layer" in layer:
+            layer["layer"] = [inner for inner in layer["layer"] if not _is_invisible(inner)]
         for inner in layer.get("layer", []):
             shrink(inner)
 
@@ -74,16 +90,37 @@ def _rows(specification: dict[str, Any]) -> bytes:
     return text.getvalue().encode()
 
 
-def render(plot: Plot, output: Path) -> bytes:
+def specification(plot: Any) -> dict[str, Any]:
+    """The plot for a page, without the parts that the page has once for all plots."""
+    # The data of many frames have more rows than Altair's default limit.
+    altair.data_transformers.disable_max_rows()
+    whole: dict[str, Any] = plot.to_dict()
+    for key in ("$schema", "config"):
+        whole.pop(key, None)
+    return whole
+
+
+def _named_data(specification: dict[str, Any]) -> set[str]:
+    """Names of the data sets that a figure refers to."""
+    return set(re.findall(r'"data": {"name": "([^"]+)"}', json.dumps(specification)))
+
+
+def render(plot: Plot, output: Path, datasets: Mapping[str, polars.DataFrame] | None = None) -> bytes:
     """The figure in the format of the suffix of ``output``.
 
     HTML loads no external resources. PDF and SVG have size and fonts of one column of a paper. CSV has the data.
+    ``datasets`` has the data of plots that refer to it by name.
 
     Raises:
         FigureError: If the suffix is none of `FORMATS`.
 
     """
+    altair.data_transformers.disable_max_rows()
     specification: dict[str, Any] = plot.to_dict()
+    if datasets:
+        used = _named_data(specification) & datasets.keys()
+        rows = {name: datasets[name].to_dicts() for name in used}
+        specification["datasets"] = specification.get("datasets", {}) | rows
     specification["config"] = theme.configuration(dark=False) | {"background": "white", "padding": 20}
     if output.suffix in (".svg", ".pdf"):
         _for_a_column(specification)
@@ -102,3 +139,19 @@ def render(plot: Plot, output: Path) -> bytes:
         case _:
             names = ", ".join(FORMATS)
             raise FigureError(f"cannot write figure {output}: expected a name that ends in {names}")
+
+
+def write_figures(
+    plots: Mapping[str, Plot], folder: Path, datasets: Mapping[str, polars.DataFrame] | None = None
+) -> None:
+    """Writes each plot to ``folder`` under its name, in every format.
+
+    Raises:
+        OSError: If a file cannot be written.
+
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, plot in plots.items():
+        for kind in FORMATS:
+            path = folder / f"{name}{kind}"
+            path.write_bytes(render(plot, path, datasets))

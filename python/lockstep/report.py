@@ -4,9 +4,10 @@ import argparse
 import functools
 import json
 import sys
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import altair
 import jinja2
@@ -15,9 +16,7 @@ import vl_convert
 
 from lockstep import __version__, charts, summary, theme
 from lockstep.call_log import CallLogError, CallReport, load_call, load_frames
-
-VEGA_LITE_VERSION = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-"""Version of Vega-Lite that Altair targets; the page contains this version."""
+from lockstep.figure import FORMATS, VEGA_LITE_VERSION, specification, write_figures
 
 
 def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
@@ -86,6 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--output", type=Path, default=Path("report.html"), help="file of the page (default: %(default)s)"
     )
     parser.add_argument("--png", type=Path, help="also write the charts as a picture to this file")
+    figures_argument(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     options = parser.parse_args(arguments)
     try:
@@ -96,10 +96,31 @@ def main(arguments: list[str] | None = None) -> int:
         if options.png is not None:
             _write(options.png, render_png(report, frames))
             print(f"picture: {options.png}")
-    except CallLogError as error:
+        if options.figures is not None:
+            data = charts.datasets(report, frames)
+            print_figures(charts.figures(data), options.figures, data)
+    except (CallLogError, OSError) as error:
         print(f"lockstep-report: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def figures_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds the argument `--figures` of every report."""
+    parser.add_argument(
+        "--figures", type=Path, metavar="DIR", help=f"also write each chart to this folder as {', '.join(FORMATS)}"
+    )
+
+
+def print_figures(
+    plots: Mapping[str, charts.Plot],
+    folder: Path,
+    data: Mapping[str, polars.DataFrame] | None = None,
+    file: TextIO | None = None,
+) -> None:
+    """Writes the plots to the folder, and prints its name to ``file`` or standard output."""
+    write_figures(plots, folder, data)
+    print(f"figures: {folder}", file=file)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -114,10 +135,7 @@ def _specification(chart: altair.VConcatChart | altair.HConcatChart) -> dict[str
     """The chart without the parts that the page has once for all; empty if there is nothing to draw."""
     if not (chart.vconcat if isinstance(chart, altair.VConcatChart) else chart.hconcat):
         return {}
-    specification: dict[str, Any] = chart.to_dict()
-    for key in ("$schema", "config"):
-        specification.pop(key, None)
-    return specification
+    return specification(chart)
 
 
 def script_json(value: Any) -> str:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ import polars
 
 from lockstep.argument_types import whole
 from lockstep.charts import Plot
-from lockstep.figure import COLOURS, colours, render
+from lockstep.figure import COLOURS, colours, write_figures
 from lockstep.intervals import mean_interval
 from lockstep.side_by_side import LOOK_SECONDS, side_by_side
 
@@ -39,6 +40,22 @@ MAX_WORKERS = 1_000
 """Largest number of workers; each is a thread."""
 BUDGETS = ("small", "full")
 """Sizes of a study: shortened trainings, or full ones."""
+TRIED_SECONDS = 2.0
+"""Length of a trial call with pixels, seconds. Its run time gives the estimate of a study."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Equal cells that a study is about to run."""
+
+    what: str
+    """Name of the cells, plural."""
+    cells: int
+    """Number of unfinished cells."""
+    seconds: float
+    """Estimated time of a cell, seconds."""
+    workers: int = 1
+    """Cells that run at once."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
@@ -99,6 +116,19 @@ class Study:
             with self._path.open("a") as journal:
                 journal.write("\n")
 
+    def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells without a kept result."""
+        return [cell for cell in cells if _key(cell) not in self._rows]
+
+    def announce(self, works: Sequence[Work]) -> None:
+        """Prints the amount of the whole study and its estimated time, before the first cell."""
+        open_works = [work for work in works if work.cells > 0]
+        if self.quiet or not open_works:
+            return
+        amounts = ", ".join(f"{work.cells} {work.what}" for work in open_works)
+        seconds = sum(math.ceil(work.cells / work.workers) * work.seconds for work in open_works)
+        print(f"{self._kind} {self.name}: {amounts}; about {rough_time(seconds)} in all", file=sys.stderr)
+
     def run(self, cells: Sequence[Cell], measure: Callable[[Cell], Measures], workers: int = 1) -> polars.DataFrame:
         """Runs ``measure`` on each unfinished cell; returns all cells as rows, in order.
 
@@ -113,7 +143,7 @@ class Study:
 
     def take(self, cells: Sequence[Cell], run_all: Callable[[Sequence[Cell], Keep], None]) -> polars.DataFrame:
         """As :meth:`run`, but ``run_all`` runs the unfinished cells and passes each with its measures to ``keep``."""
-        open_cells = [cell for cell in cells if _key(cell) not in self._rows]
+        open_cells = self.unfinished(cells)
         began, done = time.monotonic(), len(cells) - len(open_cells)
         if not self.quiet:
             finished = f", {done} of them finished earlier" if done else ""
@@ -162,11 +192,8 @@ class Study:
             names.append(f"{part}.txt")
             (self.folder / names[-1]).write_text("\n".join(self._reported) + "\n")
             self._reported.clear()
-        for name, plot in (plots or {}).items():
-            for kind in (".html", ".png", ".svg", ".pdf", ".csv"):
-                path = self.folder / f"{name}{kind}"
-                path.write_bytes(render(plot, path))
-            names.append(f"{name}.html")
+        write_figures(plots or {}, self.folder)
+        names += [f"{name}.html" for name in plots or {}]
         print(f"{part}: {self.folder / names[0]}, {', '.join(names[1:])}".removesuffix(", "))
 
     def train(self, algorithm: str, run: str, arguments: Sequence[str]) -> Path:
@@ -218,6 +245,20 @@ class Study:
                 process.wait(2.0)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def timed(run: Callable[[], object], share: float = 1.0) -> float:
+    """The estimated time of a whole cell, seconds: that of ``run``, which does ``share`` of it."""
+    began = time.monotonic()
+    run()
+    return (time.monotonic() - began) / share
+
+
+def rough_time(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    if seconds < 120.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 7200.0 else f"{seconds / 3600.0:.1f} h"
 
 
 def time_left(seconds: float, count: int, total: int) -> str:

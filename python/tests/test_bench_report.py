@@ -88,8 +88,15 @@ def decode(document: dict[str, Any]) -> bench_charts.CodecBench:
 def test_page_names_every_clip_and_aim(tmp_path: Path) -> None:
     document = tmp_path / "codec.json"
     document.write_bytes(msgspec.json.encode(BENCH))
-    output = tmp_path / "page" / "codec.html"
-    assert bench_report.main([str(document), "--output", str(output)]) == 0
+    output, figures = tmp_path / "page" / "codec.html", tmp_path / "figures"
+    assert bench_report.main([str(document), "--output", str(output), "--figures", str(figures)]) == 0
+    assert {path.name for path in figures.glob("*.pdf")} == {
+        "rates.pdf",
+        "speeds.pdf",
+        "psnr.pdf",
+        "ssim.pdf",
+        "drift.pdf",
+    }
     page = output.read_text()
     assert all(text in page for text in ["bunny", "&lt;bikes&gt;", "lockstep quality", "libvpx --rt 4", "−12.3 %"])
     assert "<bikes>" not in page

@@ -78,6 +78,11 @@ def test_crate_embeds_only_files_of_its_own(crate: Path) -> None:
     assert outside == []
 
 
+def test_only_files_of_the_python_package_are_links() -> None:
+    links = {path.name: path.resolve() for path in (ROOT / "crates").rglob("*") if path.is_symlink()}
+    assert [name for name, path in links.items() if not path.is_relative_to(ROOT / "python" / "lockstep")] == []
+
+
 def release_script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
     assert spec is not None

@@ -10,6 +10,7 @@ import pytest
 
 from lockstep import __version__, charts, summary, version
 from lockstep.call_log import CallReport, Series, load_call, load_frames
+from lockstep.figure import FORMATS
 from lockstep.report import main, render_html, render_png
 
 NOTHING = CallReport(lockstep="0.1.0", kind="simulate")
@@ -200,6 +201,28 @@ def test_the_command_writes_page_and_picture(
     assert page.read_text().startswith("<!doctype html>")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert page.as_uri() in capsys.readouterr().out
+
+
+def test_every_chart_is_a_figure_in_each_format(call: tuple[Path, Path], tmp_path: Path) -> None:
+    page, folder = tmp_path / "report.html", tmp_path / "figures"
+    arguments = [str(call[0]), "--frames", str(call[1]), "--output", str(page), "--figures", str(folder)]
+    assert main(arguments) == 0
+    drawn = payload(page.read_text())
+    panels = [*drawn["timeline"]["vconcat"][1:], *drawn["distributions"]["hconcat"]]  # the first selects a time
+    names = {path.stem for path in folder.iterdir()}
+    assert len(names) == len(panels)
+    assert {path.name for path in folder.iterdir()} == {f"{name}{kind}" for name in names for kind in FORMATS}
+    frames = polars.read_csv(folder / "video-delay.csv")
+    assert frames["capture"].to_list() == load_frames(call[1])["capture"].to_list()
+    axis = "video delay, ms"
+    assert axis in (folder / "video-delay.svg").read_text()
+    assert (folder / "video-delay.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_figures_of_a_call_without_frames_are_those_of_the_link(call: tuple[Path, Path], tmp_path: Path) -> None:
+    arguments = [str(call[0]), "--output", str(tmp_path / "report.html"), "--figures", str(tmp_path / "figures")]
+    assert main(arguments) == 0
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"link", "queueing-delay"}
 
 
 def test_command_reports_errors_in_one_line(

@@ -206,8 +206,10 @@ def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, s
 def test_report_has_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_log(tmp_path)
     page, numbers = tmp_path / "out" / "report.html", tmp_path / "report.json"
-    status, out, _ = run(capsys, "report", tmp_path, "--output", page, "--json", numbers)
+    figures = tmp_path / "figures"
+    status, out, _ = run(capsys, "report", tmp_path, "--output", page, "--json", numbers, "--figures", figures)
     assert status == 0
+    assert {"poor.pdf", "network.svg", "poor.csv"} <= {path.name for path in figures.iterdir()}
     assert "wifi" in out
     assert "50\N{NO-BREAK SPACE}%" in out
     document = json.loads(numbers.read_text())

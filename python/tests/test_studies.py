@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.intervals import mean_interval
 from lockstep.studies.__main__ import main
-from lockstep.study import Cell, Study, chart, print_table, summary, time_left
+from lockstep.study import Cell, Study, Work, chart, print_table, rough_time, summary, time_left, timed
 
 CELLS = [{"controller": name, "seed": seed} for name in ("gcc", "salsify") for seed in (1, 2)]
 
@@ -50,6 +50,30 @@ def test_a_study_prints_its_size_before_the_first_cell(tmp_path: Path, capsys: p
     before.clear()
     Study("tiny", tmp_path).run(CELLS, first)
     assert before[0].splitlines()[-1].startswith("study tiny: 4 cells, 1 of them finished earlier; the first")
+
+
+def test_estimate_counts_unfinished_cells_and_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study("tiny", tmp_path)
+    study.run(CELLS[:1], measure)
+    capsys.readouterr()
+    left = len(study.unfinished(CELLS))
+    study.announce([Work("calls", left, 100.0, workers=2), Work("trainings", 0, 1e6)])
+    assert capsys.readouterr().err == "study tiny: 3 calls; about 3 min in all\n"
+    study.announce([Work("calls", 0, 100.0)])
+    assert capsys.readouterr().err == ""
+
+
+def test_time_of_a_cell_is_that_of_its_trial_over_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([10.0, 13.0])
+    monkeypatch.setattr("lockstep.study.time.monotonic", lambda: next(times))
+    assert timed(lambda: None, 0.25) == 12.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (119.0, "119 s"), (150.0, "2 min"), (7000.0, "117 min"), (9000.0, "2.5 h")]
+)
+def test_rough_times_have_readable_units(seconds: float, text: str) -> None:
+    assert rough_time(seconds) == text
 
 
 def test_time_left_is_that_of_equal_steps() -> None:

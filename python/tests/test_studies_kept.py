@@ -48,6 +48,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     monkeypatch.setattr(bob, "simulate", simulate)
     monkeypatch.setattr(bob, "vmaf_missing", lambda: None)
     monkeypatch.setattr(bob, "vmaf_line", lambda _study: (2.0, 60.0))
+    monkeypatch.setattr(bob, "timed", lambda _run, _share: 30.0)
     return ran
 
 
@@ -115,6 +116,14 @@ def test_missing_model_is_reported_despite_kept_results(tmp_path: Path, ran: Ran
     with pytest.raises(ValueError, match=r"hrcc\.onnx: no such file"):
         bob.main(words)
     assert not ran
+
+
+@pytest.mark.usefixtures("ran")
+def test_bob_announces_all_calls_before_the_first(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert bob.main([*words, "--codecs", "functional", "conventional"]) == 0
+    fitted = "12 calls that relate VMAF to SSIM, "
+    both = "4 calls of 60 s with the functional codec, 4 calls of 60 s with the conventional codec"
+    assert f"study bob: {fitted}{both}; about 10 min in all\n" in capsys.readouterr().err
 
 
 def test_study_without_vmaf_compares_network_scores(
@@ -201,6 +210,7 @@ def test_models_are_identified_by_content_hash(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(concerto, "measure", measure)
     monkeypatch.setattr(Study, "train", train)
     monkeypatch.setattr(concerto, "torch_missing", lambda: False)
+    monkeypatch.setattr(concerto, "works", lambda _study, _options: [])
     (tmp_path / "rlv.onnx").write_text("rlv")
     words = ["--output", str(tmp_path / "study"), "--traces", "1", "--seeds", "1", "--workers", "1"]
     words += ["--rlv", str(tmp_path / "rlv.onnx"), "--parts", "controllers", "inputs"]
@@ -240,12 +250,16 @@ def test_training_parts_use_every_seed_and_print_the_budget(
 
     monkeypatch.setattr(concerto, "measure", lambda *_, **__: dict.fromkeys(MEASURES, 1.0))
     monkeypatch.setattr(concerto, "torch_missing", lambda: False)
+    monkeypatch.setattr(concerto, "timed", lambda _run, _share: 0.5)
+    monkeypatch.setattr(concerto, "training_seconds", lambda _options: 60.0)
     monkeypatch.setattr(Study, "train", train)
     parts = [part for part in concerto.PARTS if part != "observation"]
     folder = tmp_path / "study"
     words = ["--output", str(folder), "--traces", "1", "--seeds", "2", "--workers", "1", "--parts", *parts]
     assert concerto.main(words) == 0
-    output = capsys.readouterr().out
+    output, announced = capsys.readouterr()
+    # 17 of the trainings differ, with two seeds each; calls of 23 variants and 5 controllers.
+    assert announced.startswith("study concerto: 34 trainings, 174 measurements of 1 calls; about 35 min in all\n")
     for part in parts:
         table = polars.read_parquet(folder / f"{part}.parquet")
         ours = table.filter(polars.col("controller") == "concerto")

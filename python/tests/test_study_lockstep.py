@@ -75,6 +75,23 @@ def test_manifest_is_a_family(tmp_path: Path) -> None:
         lockstep.families([manifest])
 
 
+def test_pairs_of_sweeps_are_estimated_by_their_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tried: list[tuple[list[str], float]] = []
+
+    def run_both(_: object, __: Path, traces: list[str], ___: str, ____: object, *, seeds: int, seconds: float) -> None:
+        tried.append((traces, seeds * seconds))
+
+    monkeypatch.setattr(lockstep, "run_both", run_both)
+    monkeypatch.setattr(lockstep, "timed", lambda run, share: run() or 1.0 / share)
+    options = lockstep.parser().parse_args(["--output", str(tmp_path), "--seeds", "2"])
+    judged = {"few": ["a"], "many": ["b"] * 9}
+    plan = [("clean", "few", ("modelled",)), ("clean", "many", ("modelled",))]
+    [work] = lockstep.works(options, judged, plan)
+    assert tried == [(["a"], 2.0)]
+    # 1 and 6 traces with two seeds, and calls of 60 s.
+    assert (work.cells, work.cells * work.seconds) == (2, 14 * 30.0)
+
+
 def test_a_failed_sweep_ends_the_study() -> None:
     with pytest.raises(ValueError, match="status 3"):
         lockstep.run(["sh", "-c", "exit 3"])

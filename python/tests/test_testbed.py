@@ -336,7 +336,8 @@ def test_report_has_results_uncounted_runs_and_paper_figures(tmp_path: Path) -> 
         )
         moment = {"at": 1.0, "shown": None, "original": "data:image/jpeg;base64,AA=="}
         (place / "details.json").write_text(json.dumps({"moments": [moment]}))
-    page = report.write(tmp_path).read_text()
+    page = report.write(tmp_path, tmp_path / "figures").read_text()
+    assert (tmp_path / "figures" / "scatter.pdf").read_bytes().startswith(b"%PDF")
     for text in (
         "Chromium, VP8",
         "the link itself was late by 9.0 ms (p99)",

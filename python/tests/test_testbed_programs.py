@@ -10,9 +10,9 @@ import polars
 import pytest
 
 from lockstep.command import lockstep_command
+from lockstep.figure import specification
 from lockstep.testbed import (
     barcodes,
-    charts,
     chromium,
     decoding,
     experiments,
@@ -133,7 +133,7 @@ def test_barcodes_are_read_from_colour_pictures(tmp_path: Path) -> None:
 
 def test_charts_of_many_programs_are_made() -> None:
     rows = polars.DataFrame({"at": list(range(6000))})
-    drawn = charts._bare(altair.Chart(rows).mark_line().encode(x="at:Q"))
+    drawn = specification(altair.Chart(rows).mark_line().encode(x="at:Q"))
     assert sum(len(values) for values in drawn["datasets"].values()) == 6000
 
 

@@ -14,6 +14,8 @@ use crate::estimator::{EstimatorHost, HostError, PacketReport};
 
 /// The program of the process.
 const WORKER: &str = include_str!("worker.py");
+const _: () =
+    assert!(WORKER.len() > 1_000, "worker.py is a link: run `git config core.symlinks true` and check out again");
 
 /// The file's name in the challenge.
 const FILE_NAME: &str = "BandwidthEstimator.py";

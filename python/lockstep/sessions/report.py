@@ -4,15 +4,16 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 import msgspec
 
 from lockstep import __version__, theme
-from lockstep.bench_report import specification
+from lockstep.charts import Plot
+from lockstep.figure import specification
 from lockstep.quantities import bit_rate, count, percent
-from lockstep.report import script_json, template, vega
+from lockstep.report import figures_argument, print_figures, script_json, template, vega
 from lockstep.sessions import session_charts
 from lockstep.sessions.database import MEMORY, connect, find
 from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group, Times, measure
@@ -206,14 +207,20 @@ class Split(NamedTuple):
     rows: list[list[str]]
 
 
-def render_html(figures: Figures) -> str:
-    """The report as one HTML page without external resources."""
-    charts: dict[str, Any] = {"poor": session_charts.poor(figures), "network": session_charts.network(figures)}
+def plots(figures: Figures) -> dict[str, Plot]:
+    """The charts of the report by name."""
+    charts: dict[str, Plot] = {"poor": session_charts.poor(figures), "network": session_charts.network(figures)}
     if figures.codecs:
         charts["rates"] = session_charts.rates(figures.codecs)
         following = session_charts.following(figures.codecs)
         if following.hconcat:
             charts["following"] = following
+    return charts
+
+
+def render_html(figures: Figures) -> str:
+    """The report as one HTML page without external resources."""
+    charts = plots(figures)
     payload = {
         "charts": {name: specification(chart) for name, chart in charts.items()},
         "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
@@ -273,6 +280,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="file for all figures as JSON; `-` is standard output")
     parser.add_argument("--memory", default=MEMORY, help=f"memory limit of the database ({MEMORY})")
     parser.add_argument("--threads", type=int, default=None, help="threads of the database (default: one per core)")
+    figures_argument(parser)
     options = parser.parse_args(arguments)
     logs = find(options.folder)
     with connect(logs, memory=options.memory, threads=options.threads) as database:
@@ -289,6 +297,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.output is not None:
         _write(options.output, render_html(figures))
         print(f"\nreport: {options.output.resolve().as_uri()}", file=out)
+    if options.figures is not None:
+        print_figures(plots(figures), options.figures, file=out)
     return 0
 
 

@@ -21,7 +21,7 @@ from lockstep.charts import Plot
 from lockstep.command import lockstep_command
 from lockstep.content_hash import content_hash
 from lockstep.intervals import mean_interval
-from lockstep.study import Cell, Measures, Study, add_arguments
+from lockstep.study import TRIED_SECONDS, Cell, Measures, Study, Work, add_arguments, timed
 
 GENERATED = (
     *(f"cellular:mean={mean},seed={seed}" for seed, mean in enumerate(("150kbps", "600kbps", "2mbps", "8mbps"), 1)),
@@ -180,6 +180,10 @@ def main(arguments: list[str] | None = None) -> int:
         for condition in options.conditions
     ]
     study = Study("ablation", options.output, fresh=options.fresh)
+    left = study.unfinished(cells)
+    if left:
+        each = timed(lambda: measure({**left[0], "seconds": TRIED_SECONDS}, traces), TRIED_SECONDS / seconds)
+        study.announce([Work(f"sweeps of {len(traces)} traces", len(left), each, options.workers)])
     found = compared(study.run(cells, lambda cell: measure(cell, traces), options.workers))
     study.report(words(found))
     study.write("ablation", found, {"ablation": chart(found)})

@@ -30,7 +30,7 @@ from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
 from lockstep.studies.bob_profiles import PROFILES, PUBLISHED, generated
 from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
-from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
+from lockstep.study import BUDGETS, TRIED_SECONDS, Cell, Study, Work, add_arguments, chart, summary, timed, words
 
 ESTIMATORS = ("bob", "bob-heuristic", "gemini", "hrcc")
 LEARNED = ("bob", "gemini", "hrcc")
@@ -39,6 +39,8 @@ THRESHOLDS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 VIDEO_WEIGHT = 0.3
 VIDEO_RATES = ("100kbps", "200kbps", "400kbps", "800kbps", "1600kbps", "3200kbps")
 """Rates of the calls with pictures that relate VMAF to SSIM."""
+VIDEO_SECONDS = 6.0
+"""Length of these calls, seconds."""
 MEASURES = (
     "accuracy",
     "smape",
@@ -135,24 +137,29 @@ def measured_vmaf(scores: Mapping[str, Any]) -> float:
     return float(scores["vmaf"])
 
 
+def vmaf_cells() -> list[Cell]:
+    """The coded calls that relate VMAF to SSIM."""
+    common = {"program": program_hash(), "vmaf": vmaf_program()}
+    return [{"part": "video", "rate": rate, "seed": seed, **common} for rate in VIDEO_RATES for seed in (1, 2)]
+
+
+def measured_pictures(cell: Cell, seconds: float = VIDEO_SECONDS) -> Mapping[str, float]:
+    """SSIM and VMAF of one of these calls."""
+    scores = simulate(
+        "constant:6mbps",
+        controller=f"fixed:{cell['rate']}",
+        codec="conventional",
+        clip="generated:640x360",
+        seconds=seconds,
+        seed=cell["seed"],
+        vmaf=True,
+    ).scores
+    return {"ssim_db": scores["ssim_db"]["mean"], "vmaf": measured_vmaf(scores)}
+
+
 def vmaf_line(study: Study) -> tuple[float, float]:
     """Slope and offset of the line from SSIM (dB) to VMAF, fitted to a few coded calls."""
-    common = {"program": program_hash(), "vmaf": vmaf_program()}
-    cells = [{"part": "video", "rate": rate, "seed": seed, **common} for rate in VIDEO_RATES for seed in (1, 2)]
-
-    def measure(cell: Cell) -> Mapping[str, float]:
-        scores = simulate(
-            "constant:6mbps",
-            controller=f"fixed:{cell['rate']}",
-            codec="conventional",
-            clip="generated:640x360",
-            seconds=6.0,
-            seed=cell["seed"],
-            vmaf=True,
-        ).scores
-        return {"ssim_db": scores["ssim_db"]["mean"], "vmaf": measured_vmaf(scores)}
-
-    table = study.run(cells, measure, 1)
+    table = study.run(vmaf_cells(), measured_pictures, 1)
     known = table.filter(polars.col("vmaf") < 99.9)
     ssim, vmaf = known["ssim_db"].to_numpy(), known["vmaf"].to_numpy()
     slope, height = (float(value) for value in np.polyfit(ssim, vmaf, 1))
@@ -213,8 +220,14 @@ def name_of(options: argparse.Namespace, profile: str) -> str:
     return f"{profile}, generated" if options.profiles is None else profile
 
 
-def run_call(cell: Cell, options: argparse.Namespace, line: tuple[float, float] | None, model: Path | None) -> Any:
-    """The scores of one call."""
+def run_call(
+    cell: Cell,
+    options: argparse.Namespace,
+    line: tuple[float, float] | None,
+    model: Path | None,
+    seconds: float | None = None,
+) -> Any:
+    """The scores of one call, which lasts ``seconds`` if given."""
     real = options.budget == BUDGETS[1]
     scores = simulate(
         trace_of(options, cell["profile"].partition(",")[0]),
@@ -222,7 +235,7 @@ def run_call(cell: Cell, options: argparse.Namespace, line: tuple[float, float] 
         codec=cell["codec"],
         modelled=not real,
         clip="generated:640x360@30" if real else "generated:1280x720@30",
-        seconds=options.seconds,
+        seconds=seconds or options.seconds,
         seed=cell["seed"],
         model=model,
         vmaf=real,
@@ -272,13 +285,60 @@ def model_of(options: argparse.Namespace, estimator: str) -> Path | None:
     return options.models / f"{estimator}.onnx" if options.models and estimator in LEARNED else None
 
 
-def estimators(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
-    """Part one: the estimators compared with each other."""
+def estimator_cells(options: argparse.Namespace, line: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """The calls of part one."""
     models = {name: model_of(options, name) for name in ESTIMATORS}
     settings = [
         {"estimator": name, "model": "" if model is None else content_hash(model)} for name, model in models.items()
     ]
-    cells = cells_of(options, line, "estimators", settings)
+    return cells_of(options, line, "estimators", settings)
+
+
+def threshold_cells(options: argparse.Namespace, line: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """The calls of part two."""
+    known = content_hash(threshold_model(options))
+    settings = [{"threshold": threshold, "estimator": "bob", "model": known} for threshold in THRESHOLDS]
+    return cells_of(options, line, "thresholds", settings)
+
+
+def threshold_model(options: argparse.Namespace) -> Path:
+    """BoB's model, whose threshold part two changes."""
+    shipped = Path(__file__).parents[1] / "learn" / "models"
+    model: Path = (options.models or shipped) / "bob.onnx"
+    return model
+
+
+CELLS = {"estimators": estimator_cells, "thresholds": threshold_cells}
+"""The calls of each part."""
+
+
+def works(
+    study: Study, options: argparse.Namespace, line: tuple[float, float] | None, *, fits_line: bool
+) -> list[Work]:
+    """All that the study is about to run; one short call of each kind gives the times."""
+    found = []
+    if fits_line:
+        video = study.unfinished(vmaf_cells())
+        tried = timed(lambda: measured_pictures(video[0], TRIED_SECONDS), TRIED_SECONDS / VIDEO_SECONDS)
+        found.append(Work("calls that relate VMAF to SSIM", len(video), tried))
+    cells = study.unfinished([cell for part in options.parts for cell in CELLS[part](options, line)])
+    # Modelled calls are too fast for a shorter trial.
+    length = min(TRIED_SECONDS, options.seconds) if options.budget == BUDGETS[1] else options.seconds
+    for codec in options.codecs:
+        of_codec = [cell for cell in cells if cell["codec"] == codec]
+        if of_codec:
+            first = of_codec[0]
+            model = model_of(options, first["estimator"])
+            seconds = timed(lambda: run_call(first, options, line, model, length), length / options.seconds)  # noqa: B023
+            what = f"calls of {options.seconds:.0f} s with the {codec} codec"
+            found.append(Work(what, len(of_codec), seconds, options.workers))
+    return found
+
+
+def estimators(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
+    """Part one: the estimators compared with each other."""
+    models = {name: model_of(options, name) for name in ESTIMATORS}
+    cells = estimator_cells(options, line)
     table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
     study.report(f"{heading_of('estimators', options)}\n")
     measures, shown, drawn = measured(table)
@@ -327,16 +387,13 @@ def ahead_of_heuristic(table: polars.DataFrame, score: str) -> dict[str, float]:
 
 def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
     """Part two: thresholds of the selector."""
-    shipped = Path(__file__).parents[1] / "learn" / "models"
-    model = (options.models or shipped) / "bob.onnx"
-    known = content_hash(model)
+    model = threshold_model(options)
     folder = study.folder / "thresholds"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for threshold in THRESHOLDS:
         model_with(model, threshold, folder)
-    settings = [{"threshold": threshold, "estimator": "bob", "model": known} for threshold in THRESHOLDS]
-    cells = cells_of(options, line, "thresholds", settings)
+    cells = threshold_cells(options, line)
     table = study.run(
         cells, lambda cell: run_call(cell, options, line, folder / f"bob-{cell['threshold']}.onnx"), options.workers
     )
@@ -398,7 +455,11 @@ def main(arguments: list[str] | None = None) -> int:
     if missing is not None:
         print(f"no VMAF and no total scores ({missing}); to get them: {vmaf_instructions()}", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
-    line = vmaf_line(study) if options.budget == BUDGETS[0] and missing is None else None
+    requires_line = options.budget == BUDGETS[0] and missing is None
+    fits_line = requires_line and bool(study.unfinished(vmaf_cells()))
+    line = vmaf_line(study) if requires_line and not fits_line else None
+    study.announce(works(study, options, line, fits_line=fits_line))
+    line = vmaf_line(study) if fits_line else line
     for part in options.parts:
         (estimators if part == "estimators" else thresholds)(study, options, line)
     return 0

@@ -19,7 +19,9 @@ adds smoothness.
 
 import argparse
 import importlib.util
+import json
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,13 +34,28 @@ from lockstep.distribution import install_command
 from lockstep.learn.arguments import SECONDS
 from lockstep.learn.judging import CODECS, MEASURES, measure
 from lockstep.studies.observation import observation
+from lockstep.studies.observation import works as observation_works
 from lockstep.studies.printed import PaperFigure, comparison
-from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
+from lockstep.study import (
+    BUDGETS,
+    FINISHED,
+    TRIED_SECONDS,
+    Cell,
+    Study,
+    Work,
+    add_arguments,
+    chart,
+    summary,
+    timed,
+    words,
+)
 
 FAMILIES = {"3G": "umts", "4G": "lte", "Wi-Fi": "wifi"}
 """The paper's access networks, and the families of generated traces for them."""
 SECONDS_OF_A_CALL = 60.0
 """Default length of a judging call, seconds."""
+TRIED_CALL_SECONDS = 4.0
+"""Length of the calls of a trial training, seconds."""
 JUDGED_SEED = 900_000
 """First seed of the judging traces; training uses smaller ones."""
 SHOWN = {"qoe_p": 2, "qoe_d": 2, "throughput_kbps": 0, "p95_ms": 0, "stall_minutes_per_hour": 1, "smoothness_kbps": 0}
@@ -131,15 +148,22 @@ def run_of(options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -
     return f"{name}-seed={seed}-program={program_hash()[:12]}", training
 
 
-def trained(
-    study: Study, options: argparse.Namespace, part: str, variants: Mapping[str, tuple[str, ...]]
-) -> dict[tuple[str, int], Path]:
-    """The models of Concerto by variant and seed; trains missing ones, several at once."""
-    runs = {
+def runs_of(
+    options: argparse.Namespace, variants: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, int], tuple[str, list[str]]]:
+    """The training of each variant and seed."""
+    return {
         (name, seed): run_of(options, arguments, seed)
         for name, arguments in variants.items()
         for seed in range(1, options.seeds + 1)
     }
+
+
+def trained(
+    study: Study, options: argparse.Namespace, part: str, variants: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, int], Path]:
+    """The models of Concerto by variant and seed; trains missing ones, several at once."""
+    runs = runs_of(options, variants)
 
     def train(name: str, seed: int) -> Path:
         return study.train("concerto", *runs[name, seed])
@@ -147,6 +171,47 @@ def trained(
     cells = [{"part": part, "variant": name, "seed": seed, "trained": run} for (name, seed), (run, _) in runs.items()]
     study.run(cells, lambda cell: {"model": str(train(cell["variant"], cell["seed"]))}, options.workers)
     return {which: train(*which) for which in runs}
+
+
+def works(study: Study, options: argparse.Namespace) -> list[Work]:
+    """All trainings and calls of the parts that train; one short training and one short call give the times."""
+    missing, cells = set(), 0
+    for part in options.parts:
+        if part == "observation":
+            continue
+        models: dict[tuple[str, int], Path | None] = {}
+        for which, (run, _) in runs_of(options, variants_of(part)).items():
+            folder = study.folder / "runs" / run
+            models[which] = folder / "concerto.onnx" if (folder / FINISHED).exists() else None
+            missing |= set() if models[which] else {run}
+        cells += len(study.unfinished(cells_of(options, part, models)))
+    found = []
+    if missing:
+        found.append(Work("trainings", len(missing), training_seconds(options), options.workers))
+    if cells:
+        length = TRIED_SECONDS if options.real else _seconds(options)
+        trace = traces(next(iter(FAMILIES.values())), 1)[0]
+        call = timed(
+            lambda: measure("gcc", "conventional", trace, seconds=length, modelled=not options.real),
+            length / _seconds(options),
+        )
+        found.append(Work(f"measurements of {options.traces} calls", cells, call * options.traces, options.workers))
+    return found
+
+
+def training_seconds(options: argparse.Namespace) -> float:
+    """Estimated time of a training of the budget, from one loop and epoch of short calls."""
+    words = TRAINING[options.budget]
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    loops, epochs = int(given["--loops"]), int(given["--epochs"])
+    shorter = ("--loops", "1", "--epochs", "1", "--call-seconds", f"{TRIED_CALL_SECONDS:g}")
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Study("trial", Path(folder), quiet=True)
+        model = trial.train("concerto", *run_of(options, shorter, 1))
+        tried = json.loads(model.with_suffix(".json").read_bytes())["training_seconds"]
+    # Each loop collects calls once, and learns from all loops' calls in each epoch.
+    steps = loops + epochs * loops * (loops + 1) / 2
+    return max(float(tried), 1.0) * steps / 2 * float(given["--call-seconds"]) / TRIED_CALL_SECONDS
 
 
 def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dict[str, float]:
@@ -161,27 +226,55 @@ def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dic
     return {key: sum(row[key] for row in rows) / len(rows) for key in MEASURES}
 
 
+def variants_of(part: str) -> Mapping[str, tuple[str, ...]]:
+    """The trainings of a part: names, and arguments in addition to `TRAINING`."""
+    return VARIANTS.get(part, {"": ()})
+
+
+def model_of(options: argparse.Namespace, models: Mapping[tuple[str, int], Path | None], cell: Cell) -> Path | None:
+    """The model of a cell's controller; None for one without a model, or for the shipped model."""
+    if cell["controller"] == "concerto":
+        return models[cell.get("variant", ""), cell["seed"]]
+    model: Path | None = options.rlv if cell["controller"] == "rlv" else None
+    return model
+
+
+def cells_of(options: argparse.Namespace, part: str, models: Mapping[tuple[str, int], Path | None]) -> list[Cell]:
+    """The measurements of a part, whose trainings gave ``models``."""
+    seeds = range(1, options.seeds + 1)
+    cells: list[dict[str, Any]]
+    if part == "controllers":
+        cells = [
+            {"part": part, "network": network, "codec": codec, "controller": name, "seed": seed}
+            for network in FAMILIES
+            for codec in CODECS
+            for name in ("concerto", *RIVALS)
+            for seed in (seeds if name == "concerto" else (1,))
+        ]
+    else:
+        shared = {"codec": "conventional", "controller": "concerto"}
+        cells = [
+            {"part": part, "variant": variant, "network": network, **shared, "seed": seed}
+            for variant in VARIANTS[part]
+            for seed in seeds
+            for network in FAMILIES
+        ]
+    return [cell | _setting(options, model_of(options, models, cell)) for cell in cells]
+
+
+def measure_all(study: Study, options: argparse.Namespace, part: str) -> polars.DataFrame:
+    """Trains first, then runs the calls of a part."""
+    models = trained(study, options, part, variants_of(part))
+    return study.run(
+        cells_of(options, part, models),
+        lambda cell: measured(cell, options, model_of(options, models, cell)),
+        options.workers,
+    )
+
+
 def controllers(study: Study, options: argparse.Namespace) -> None:
     """Part one: Concerto, trained here, and the others, on each network and with both codecs."""
-    own = trained(study, options, "controllers", {"": ()})
-
-    def model_of(controller: str, seed: int) -> Path | None:
-        if controller == "concerto":
-            return own["", seed]
-        model: Path | None = options.rlv if controller == "rlv" else None
-        return model
-
-    cells = [
-        {"part": "controllers", "network": network, "codec": codec, "controller": name, "seed": seed}
-        | _setting(options, model_of(name, seed))
-        for network in FAMILIES
-        for codec in CODECS
-        for name in ("concerto", *RIVALS)
-        for seed in (range(1, options.seeds + 1) if name == "concerto" else (1,))
-    ]
-    table = study.run(
-        cells, lambda cell: measured(cell, options, model_of(cell["controller"], cell["seed"])), options.workers
-    )
+    table = measure_all(study, options, "controllers")
     by = ("controller", "network", "codec")
     means = summary(table, by, list(MEASURES))
     _report(study, options, "controllers", means, by)
@@ -192,18 +285,7 @@ def controllers(study: Study, options: argparse.Namespace) -> None:
 
 def variants(study: Study, options: argparse.Namespace, part: str) -> None:
     """One of the other parts: the effect of a change to the training, conventional codec as in the paper."""
-    # Train first, then run the calls.
-    models = trained(study, options, part, VARIANTS[part])
-    cells = [
-        {"part": part, "variant": variant, "network": network, "codec": "conventional", "controller": "concerto",
-         "seed": seed, **_setting(options, models[variant, seed])}
-        for variant in VARIANTS[part]
-        for seed in range(1, options.seeds + 1)
-        for network in FAMILIES
-    ]  # fmt: skip
-    table = study.run(
-        cells, lambda cell: measured(cell, options, models[cell["variant"], cell["seed"]]), options.workers
-    )
+    table = measure_all(study, options, part)
     by = ("variant", "network") if part == "mismatch" else ("variant",)
     means = summary(table, by, list(MEASURES))
     _report(study, options, part, means, by)
@@ -275,8 +357,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         raise ValueError(message)
     study = Study("concerto", options.output, fresh=options.fresh)
-    parts = list(options.parts)
-    print(f"study concerto, budget {options.budget}: {len(parts)} parts, {', '.join(parts)}", file=sys.stderr)
+    observed = observation_works(study, options) if "observation" in options.parts else []
+    study.announce([*observed, *works(study, options)])
     for part in options.parts:
         if part == "observation":
             observation(study, options)

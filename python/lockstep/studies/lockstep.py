@@ -11,17 +11,18 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars
 
 from lockstep.command import lockstep_command
 from lockstep.intervals import mean_interval
 from lockstep.learn.traces import split_names
-from lockstep.study import Study, add_arguments, time_left
+from lockstep.study import TRIED_SECONDS, Study, Work, add_arguments, time_left, timed
 from lockstep.sweep_plot import MEASURES, chart, joined
 
 OWN, HINDSIGHT = "lockstep", "hindsight"
@@ -46,6 +47,8 @@ PIXEL_TRACES = 2
 """Number of traces of a family for codecs with pixels."""
 MODELLED, CONVENTIONAL, PIXELS = "modelled", "modelled-conventional", "functional"
 ALL_FAMILIES = "mean of the families"
+Sweeps: TypeAlias = tuple[str, str, tuple[str, ...]]
+"""A pair of sweeps: its condition, its family and its codecs."""
 SCORES = {
     "qoe_d": "qoe_d",
     "qoe_d_bound": "qoe_d_bound",
@@ -161,21 +164,70 @@ def sweep(
     options: argparse.Namespace, family: str, traces: Sequence[str], condition: str, codecs: Sequence[str]
 ) -> Path:
     """Runs the sweeps of a family under a condition; returns the folder of their Parquet files."""
-    full, pixels = options.budget == "full", PIXELS in codecs
-    count = PIXEL_TRACES if pixels else len(traces) if full else FEW
+    pixels = PIXELS in codecs
     slug = re.sub(r"[^A-Za-z0-9]", "-", family)
     folder: Path = options.output / "sweeps" / f"{slug}-{condition}{'-pixels' if pixels else ''}"
     folder.mkdir(parents=True, exist_ok=True)
-    seeds = options.seeds or (3 if full and not pixels else 1)
-    common = ["--codecs", ",".join(codecs), "--seconds", "30" if pixels else "60", "--seeds", f"1-{seeds}"]
+    chosen, seeds = chosen_traces(options, traces, codecs), seeds_of(options, codecs)
+    run_both(options, folder, chosen, condition, codecs, seeds=seeds, seconds=seconds_of(codecs))
+    return folder
+
+
+def chosen_traces(options: argparse.Namespace, traces: Sequence[str], codecs: Sequence[str]) -> Sequence[str]:
+    """The traces of a family that the budget includes."""
+    return traces[: PIXEL_TRACES if PIXELS in codecs else None if options.budget == "full" else FEW]
+
+
+def seeds_of(options: argparse.Namespace, codecs: Sequence[str]) -> int:
+    """Number of seeds."""
+    seeds: int = options.seeds or (3 if options.budget == "full" and PIXELS not in codecs else 1)
+    return seeds
+
+
+def seconds_of(codecs: Sequence[str]) -> int:
+    """Length of a call, seconds."""
+    return 30 if PIXELS in codecs else 60
+
+
+def run_both(  # noqa: PLR0913
+    options: argparse.Namespace,
+    folder: Path,
+    traces: Sequence[str],
+    condition: str,
+    codecs: Sequence[str],
+    *,
+    seeds: int,
+    seconds: float,
+) -> None:
+    """Runs a pair of sweeps: of the own controller, and of the others."""
+    pixels = PIXELS in codecs
+    common = ["--codecs", ",".join(codecs), "--seconds", f"{seconds:g}", "--seeds", f"1-{seeds}"]
     common += ["--clip", "generated:640x360@30" if pixels else "generated:1280x720@30", *CONDITIONS[condition]]
-    common += ["--workers", str(options.workers), "--traces", *traces[:count], *(["--fresh"] if options.fresh else [])]
+    common += ["--workers", str(options.workers), "--traces", *traces, *(["--fresh"] if options.fresh else [])]
     # Only the own controller takes a named model; the bound is the same for all.
     own = [*([] if pixels else ["--bound"]), *(["--model", str(options.model)] if options.model else [])]
     for part, controllers, more in (("own", (OWN,), own), ("others", OTHERS, [])):
         output = ["--output", str(folder / f"{part}.parquet")]
         run([lockstep_command(), "sweep", "--controllers", ",".join(controllers), *common, *more, *output])
-    return folder
+
+
+def works(options: argparse.Namespace, judged: Mapping[str, Sequence[str]], plan: Sequence[Sweeps]) -> list[Work]:
+    """All pairs of sweeps; short calls over one trace give the times. The command skips calls of an earlier run."""
+    found = []
+    for codecs in dict.fromkeys(codecs for _, _, codecs in plan):
+        pairs = [(condition, judged[family]) for condition, family, of_codecs in plan if of_codecs == codecs]
+        condition, traces = pairs[0]
+        calls = sum(len(chosen_traces(options, of_family, codecs)) for _, of_family in pairs) * seeds_of(
+            options, codecs
+        )
+
+        def one() -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                run_both(options, Path(folder), traces[:1], condition, codecs, seeds=1, seconds=TRIED_SECONDS)  # noqa: B023
+
+        seconds = timed(one, TRIED_SECONDS / seconds_of(codecs)) * calls / len(pairs)
+        found.append(Work(f"pairs of sweeps with {', '.join(codecs)}", len(pairs), seconds))
+    return found
 
 
 def run(command: Sequence[str]) -> None:
@@ -203,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     full = options.budget == "full"
     judged = families(options.split)
     study = Study("lockstep", options.output)
-    plan = [
+    plan: list[Sweeps] = [
         # With a small budget the conventional codec runs without loss only, because retransmissions take longer to
         # simulate.
         (condition, family, (MODELLED, CONVENTIONAL) if full or condition == CLEAN else (MODELLED,))
@@ -212,10 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     plan += [(CLEAN, family, (PIXELS,)) for family in judged] if full else []
     parts, clean = [], []
-    print(
-        f"study lockstep, budget {options.budget}: {len(plan)} pairs of sweeps; each gives the time left",
-        file=sys.stderr,
-    )
+    study.announce(works(options, judged, plan))
     began = time.monotonic()
     for count, (condition, family, codecs) in enumerate(plan, 1):
         folder = sweep(options, family, judged[family], condition, codecs)

@@ -18,7 +18,7 @@ from lockstep.content_hash import content_hash
 from lockstep.sources_plot import chart as recovery_chart
 from lockstep.sources_plot import curves, shares
 from lockstep.studies.printed import PaperFigure, comparison, row_mean
-from lockstep.study import Cell, Study, chart, summary, words
+from lockstep.study import TRIED_SECONDS, Cell, Study, Work, chart, summary, timed, words
 
 LADDERS = ("current GCC", "current GCC, without bursts of 40 ms", "GCC of 2018")
 """The controls with every source, which the plots show."""
@@ -33,6 +33,17 @@ RECOVERY = "observation-recovery"
 """The part with links whose capacity returns."""
 RECOVERY_SECONDS = 240.0
 """Length of its calls, set by the command, seconds."""
+RECOVERY_LINKS = 4
+"""Number of its links, set by the command."""
+RETURNING: Mapping[str, Any] = {
+    "links": "returning",
+    "queue_packets": USUAL_QUEUE,
+    "seconds": RECOVERY_SECONDS,
+    "real": False,
+}
+"""Setting of its calls."""
+TRIED_MODELLED_SECONDS = 20.0
+"""Length of a modelled trial call, seconds."""
 LINK_MEANS = ("1.5mbps", "2mbps", "2.5mbps", "3mbps", "3.5mbps", "4mbps", "5mbps", "6mbps")
 """Mean rates of the generated varying links; each seed has other links, so that an interval includes links."""
 SECONDS = {"small": 120.0, "full": 300.0}
@@ -112,30 +123,60 @@ FIGURES = (
 """Figures of the paper. Its updates of GCC, half as many with video as with full throttle, are in no figure."""
 
 
+def works(study: Study, options: argparse.Namespace) -> list[Work]:
+    """All runs of the command; short calls over the varying links of a seed give the times."""
+    seconds = _seconds(options)
+    cell = {"links": "varying", "given": links(1), "seed": 1, "queue_packets": USUAL_QUEUE}
+
+    def tried(*, real: bool) -> float:
+        """Time of a second of a seed's calls."""
+        length = TRIED_SECONDS if real else min(TRIED_MODELLED_SECONDS, seconds)
+        whole = {**cell, "seconds": length, "real": real}
+        return timed(lambda: run_sources(study, Path(lockstep_command()), whole), length)
+
+    modelled = tried(real=False)
+    usual = tried(real=True) if options.real else modelled
+    found = []
+    for setting in [*(_varying_setting(options, packets) for packets in QUEUES.values()), RETURNING]:
+        count = len(study.unfinished(_cells(options, setting)))
+        if setting["links"] == "varying":
+            time = (usual if setting["real"] else modelled) * seconds
+        else:
+            time = modelled / len(LINK_MEANS) * RECOVERY_LINKS * RECOVERY_SECONDS
+        found.append(Work(f"runs of sources over {setting['links']} links", count, time))
+    return found
+
+
 def observation(study: Study, options: argparse.Namespace) -> None:
     """Runs all links with each seed, and prints, draws and writes the results."""
-    seconds = options.seconds or SECONDS[options.budget]
+    seconds = _seconds(options)
     size = f"budget {options.budget}: {options.seeds} seeds"
     for part, packets in QUEUES.items():
         study.report(
             f"{part}, {size}; sources with GCC, {seconds:.0f} s calls over varying links, queues of {packets} packets\n"
         )
-        real = options.real and packets == USUAL_QUEUE
-        setting = {"links": "varying", "queue_packets": packets, "seconds": seconds, "real": real}
-        _varying(study, options, part, _calls(study, options, setting))
+        _varying(study, options, part, _calls(study, options, _varying_setting(options, packets)))
     study.report(
         f"{RECOVERY}, {size}; after the return of the capacity; calls of four minutes over links with a "
         "fifth or two fifths of it for 20 s\n"
     )
-    setting = {"links": "returning", "queue_packets": USUAL_QUEUE, "seconds": RECOVERY_SECONDS, "real": False}
-    _returning(study, options, _calls(study, options, setting))
+    _returning(study, options, _calls(study, options, RETURNING))
 
 
-def _calls(study: Study, options: argparse.Namespace, setting: Mapping[str, Any]) -> polars.DataFrame:
-    """The calls over one kind of links, one row each; those of a seed form a cell."""
-    command = Path(lockstep_command())
-    common = {"budget": options.budget, "command": content_hash(command)}
-    cells = [
+def _seconds(options: argparse.Namespace) -> float:
+    """Length of a call over a varying link, seconds."""
+    return options.seconds or SECONDS[options.budget]
+
+
+def _varying_setting(options: argparse.Namespace, packets: int) -> Mapping[str, Any]:
+    real = options.real and packets == USUAL_QUEUE
+    return {"links": "varying", "queue_packets": packets, "seconds": _seconds(options), "real": real}
+
+
+def _cells(options: argparse.Namespace, setting: Mapping[str, Any]) -> list[Cell]:
+    """The runs over one kind of links: a cell for each seed."""
+    common = {"budget": options.budget, "command": content_hash(Path(lockstep_command()))}
+    return [
         {
             "part": "observation",
             **setting,
@@ -145,8 +186,13 @@ def _calls(study: Study, options: argparse.Namespace, setting: Mapping[str, Any]
         }
         for seed in range(1, options.seeds + 1)
     ]
+
+
+def _calls(study: Study, options: argparse.Namespace, setting: Mapping[str, Any]) -> polars.DataFrame:
+    """The calls over one kind of links, one row each."""
+    command = Path(lockstep_command())
     # The command itself uses every core.
-    kept = study.run(cells, lambda cell: {"calls": run_sources(study, command, cell)}, 1)
+    kept = study.run(_cells(options, setting), lambda cell: {"calls": run_sources(study, command, cell)}, 1)
     return kept.drop("given").explode("calls").unnest("calls")
 
 

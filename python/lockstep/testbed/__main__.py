@@ -12,7 +12,8 @@ from typing import Any
 
 import polars
 
-from lockstep.study import BUDGETS, Cell, Study, print_table, summary
+from lockstep.report import figures_argument
+from lockstep.study import BUDGETS, Cell, Study, Work, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
@@ -21,6 +22,8 @@ from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
 
 COMMAND = "lockstep testbed"
 SELF_TEST_SECONDS = 10.0
+START_SECONDS = 6.0
+"""Time to start and to evaluate a run, seconds (lab: 2026-11-testbed)."""
 ATTEMPTS = 2
 """Largest number of attempts at a run in which the machine was the bottleneck."""
 MEASURES = {
@@ -182,8 +185,9 @@ def _list(words: Sequence[str]) -> int:
 def _report(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"{COMMANDS['report'].capitalize()}.")
     parser.add_argument("folder", type=Path, help="folder of an experiment, such as out/testbed/verizon")
+    figures_argument(parser)
     options = parser.parse_args(words)
-    page = report.write(options.folder)
+    page = report.write(options.folder, options.figures)
     print(f"report: {page.resolve().as_uri()}")
     return 0
 
@@ -217,6 +221,9 @@ def _measure(options: argparse.Namespace, name: str, experiment: Experiment, pro
     for case, source in sources.items():
         print(f"{case}: {source}", file=sys.stderr)
     logs = None if options.session_log is None else Logs(options.session_log, name)
+    open_cells = study.unfinished([*floors, *cells])
+    in_all = sum(cell["seconds"] + START_SECONDS for cell in open_cells)
+    study.announce([Work("runs in real time", len(open_cells), in_all / max(len(open_cells), 1))])
     table = study.run([*floors, *cells], lambda cell: _cell(cell, cases[cell["case"]], clip, folder, logs))
     report.describe(folder, name, experiment, sources)
     study.write("runs", table)

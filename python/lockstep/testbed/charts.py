@@ -3,16 +3,14 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import altair
 import polars
 
+from lockstep.charts import Plot
 from lockstep.figure import colours
 from lockstep.testbed.experiments import Printed, label
 from lockstep.testbed.quality import in_decibels
-
-Plot = altair.LayerChart | altair.ConcatChart | altair.HConcatChart | altair.VConcatChart | altair.Chart
 
 PAPER = "#8a94a3"
 """Colour of the paper's figures."""
@@ -24,7 +22,7 @@ MAX_POINTS = 700
 
 def charts(
     counted: polars.DataFrame, printed: Sequence[Printed], typical: Sequence[tuple[str, Path]]
-) -> dict[str, Any]:
+) -> dict[str, Plot]:
     """The charts by the name of their place on the page; empty ones are omitted."""
     if counted.is_empty():
         return {}
@@ -44,20 +42,11 @@ def charts(
         legend=altair.Legend(title=None, orient="top", columns=3, labelLimit=320),
     )
     frames = _frames(typical)
-    drawn = {"scatter": _scatter(runs, printed, colour)}
+    drawn: dict[str, Plot] = {"scatter": _scatter(runs, printed, colour)}
     if not frames.is_empty():
         drawn["time"] = _time(frames, _series(typical), colour)
         drawn["distributions"] = _distributions(frames, colour)
-    return {name: _bare(plot) for name, plot in drawn.items()}
-
-
-def _bare(plot: Plot) -> dict[str, Any]:
-    # Six programs of 30 s have more rows than Altair's default limit.
-    altair.data_transformers.disable_max_rows()
-    specification: dict[str, Any] = plot.to_dict()
-    for key in ("$schema", "config"):
-        specification.pop(key, None)
-    return specification
+    return drawn
 
 
 def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.Color) -> Plot:

@@ -11,7 +11,8 @@ import jinja2
 import polars
 
 from lockstep import __version__, theme
-from lockstep.report import script_json, template, vega
+from lockstep.figure import specification
+from lockstep.report import print_figures, script_json, template, vega
 from lockstep.testbed import charts
 from lockstep.testbed.experiments import SELF_TEST, Experiment, Printed, label
 from lockstep.testbed.machine import machine_name
@@ -59,8 +60,8 @@ def ruler_error(row: Mapping[str, Any]) -> str:
     )
 
 
-def write(folder: Path) -> Path:
-    """Writes `report.html` to the folder of an experiment; returns its path.
+def write(folder: Path, figures: Path | None = None) -> Path:
+    """Writes `report.html` to the folder of an experiment, and its charts to ``figures``; returns the page's path.
 
     Raises:
         TestbedError: If there are no runs in the folder.
@@ -103,7 +104,7 @@ def write(folder: Path) -> Path:
         charts=list(drawn),
         payload=script_json(
             {
-                "charts": drawn,
+                "charts": {name: specification(plot) for name, plot in drawn.items()},
                 "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
             }
         ),
@@ -113,6 +114,8 @@ def write(folder: Path) -> Path:
     )
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")
+    if figures is not None:
+        print_figures(drawn, figures)
     return path
 
 

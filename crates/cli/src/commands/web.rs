@@ -12,38 +12,9 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use lockstep_web::page::FILES;
+
 use crate::observation::http::{self, Answer, Site};
-
-/// File of the page.
-struct PageFile {
-    name: &'static str,
-    content_type: &'static str,
-    bytes: &'static [u8],
-}
-
-macro_rules! page_file {
-    ($name:literal, $content_type:literal) => {
-        PageFile {
-            name: $name,
-            content_type: $content_type,
-            bytes: include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/page/", $name)),
-        }
-    };
-}
-
-/// All files of the page; the first is the page itself.
-const FILES: &[PageFile] = &[
-    page_file!("index.html", "text/html; charset=utf-8"),
-    page_file!("style.css", "text/css; charset=utf-8"),
-    page_file!("app.js", "text/javascript; charset=utf-8"),
-    page_file!("lockstep.js", "text/javascript; charset=utf-8"),
-    page_file!("worker.js", "text/javascript; charset=utf-8"),
-    page_file!("sound.js", "text/javascript; charset=utf-8"),
-    page_file!("lockstep.wasm", "application/wasm"),
-    page_file!("icon.svg", "image/svg+xml"),
-    page_file!("example.html", "text/html; charset=utf-8"),
-    page_file!("example.js", "text/javascript; charset=utf-8"),
-];
 
 /// What the page may load, next to the directives of every site: its own files, and WebTransport to any listener.
 const POLICY: &str = "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' data:; \

@@ -25,9 +25,11 @@ pub enum Shipped {
 
 #[cfg(feature = "learned")]
 macro_rules! file {
-    ($name:literal) => {
-        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/models/", $name))
-    };
+    ($name:literal) => {{
+        const BYTES: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/models/", $name));
+        const { assert!(BYTES.len() > 1_000, "models are links: run `git config core.symlinks true` and check out again") };
+        BYTES
+    }};
 }
 
 impl Shipped {

@@ -292,7 +292,7 @@ pub fn all(arguments: &SweepArguments, controllers: &Controllers) -> Result<Vec<
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
     use std::time::Duration;
 
@@ -303,30 +303,21 @@ mod tests {
     fn job(codec: SweepCodec, change: impl FnOnce(&mut CallArguments)) -> Job {
         let mut options = CallArguments { trace: Some(TraceName::from("constant:1mbps")), ..CallArguments::default() };
         change(&mut options);
-        Job::new(String::new(), codec, options.settings().unwrap())
+        Job::new("a name".to_owned(), codec, options.settings().unwrap())
     }
 
-    #[test]
-    fn settings_include_every_option_of_a_call() {
-        let usual = job(SweepCodec::Functional, |_| ()).settings();
-        // No call can have all these options at once.
-        let set = |settings: &'static [(&str, &str)]| {
-            move |options: &mut CallArguments| {
-                for (name, word) in settings {
-                    options.set_values(name, &[(*word).to_owned()]).unwrap();
-                }
-            }
-        };
-        let examples = [
-            job(
+    /// Calls that together have every option at an unusual value: no call can have all options at once.
+    pub(in crate::sweep) fn examples() -> Vec<Job> {
+        let examples: [(SweepCodec, &[(&str, &str)]); 5] = [
+            (
                 SweepCodec::Conventional,
-                set(&[
+                &[
                     ("clip", "generated:64x48@30"),
                     ("trace", "constant:2mbps"),
                     ("reverse", "constant:2mbps"),
                     ("queue", "codel"),
                     ("queue_packets", "9"),
-                    ("delay_ms", "1"),
+                    ("delay_ms", "1.5"),
                     ("loss", "1%"),
                     ("reverse_loss", "2%"),
                     ("burst_loss", "1%,30%"),
@@ -348,29 +339,45 @@ mod tests {
                     ("two_way", "true"),
                     ("audio", "tone"),
                     ("vmaf", "true"),
-                ]),
+                ],
             ),
-            job(
+            (
                 SweepCodec::Modelled,
-                set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000"), ("bound", "true")]),
+                &[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000"), ("bound", "true")],
             ),
-            job(
+            (
                 SweepCodec::Functional,
-                set(&[
+                &[
                     ("controller", "rlv"),
                     ("model", concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx")),
-                ]),
+                ],
             ),
-            job(SweepCodec::Functional, set(&[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")])),
-            job(SweepCodec::Functional, set(&[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")])),
+            (SweepCodec::Functional, &[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")]),
+            (
+                SweepCodec::ModelledConventional,
+                &[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")],
+            ),
         ];
-        let said = examples.map(|example| example.settings());
+        let example = |(codec, settings): (SweepCodec, &[(&str, &str)])| {
+            job(codec, |options| {
+                for (name, word) in settings {
+                    options.set_values(name, &[(*word).to_owned()]).unwrap();
+                }
+            })
+        };
+        examples.into_iter().map(example).collect()
+    }
+
+    #[test]
+    fn settings_include_every_option_of_a_call() {
+        let usual = job(SweepCodec::Functional, |_| ()).settings();
+        let set: Vec<_> = examples().iter().map(Job::settings).collect();
         for option in CallArguments::TABLE {
             let name = option.name;
             let differs =
                 |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];
             // The limit of an estimator ends a call or does not affect it.
-            let is_in_settings = name == "estimator_limit" || said.iter().any(differs);
+            let is_in_settings = name == "estimator_limit" || set.iter().any(differs);
             assert!(is_in_settings, "the settings of a call lack {name}");
         }
     }

@@ -220,6 +220,7 @@ mod tests {
     use lockstep_units::{ByteCount, Timestamp};
 
     use super::super::jobs::Job;
+    use super::super::jobs::tests::examples;
     use super::super::rows;
     use super::*;
 
@@ -229,14 +230,6 @@ mod tests {
         log.finish(SeriesRecorder::new(Timestamp::ZERO, length), |_, _| ByteCount::ZERO).scores
     }
 
-    fn job(codec: SweepCodec, options: &[(&str, &str)]) -> Job {
-        let mut arguments = CallArguments::default();
-        for (name, word) in options {
-            arguments.set_values(name, &[(*word).to_owned()]).unwrap();
-        }
-        Job::new("a name".to_owned(), codec, arguments.settings().unwrap())
-    }
-
     fn write(path: &Path, jobs: &[Job]) {
         let rows: Vec<(&Job, Scores)> = jobs.iter().map(|job| (job, scores())).collect();
         rows::write(path, &rows).unwrap();
@@ -244,41 +237,7 @@ mod tests {
 
     #[test]
     fn every_setting_of_a_row_is_read_back() {
-        let mut jobs = vec![
-            job(
-                SweepCodec::Conventional,
-                &[
-                    ("clip", "generated:64x48@30"),
-                    ("trace", "constant:2mbps"),
-                    ("reverse", "constant:1mbps"),
-                    ("queue", "codel"),
-                    ("queue_bytes", "1000"),
-                    ("delay_ms", "1.5"),
-                    ("loss", "1%"),
-                    ("reverse_loss", "2%"),
-                    ("burst_loss", "1%,30%"),
-                    ("loss_at", "1s+1s"),
-                    ("reorder", "1%,15ms"),
-                    ("jitter_ms", "3"),
-                    ("seed", "4"),
-                    ("preset", "quality"),
-                    ("controller", "sprout"),
-                    ("latency", "low"),
-                    ("max_bitrate", "1mbps"),
-                    ("tuning", "silence.margin=0.2"),
-                    ("seconds", "5"),
-                    ("encode_ms", "6"),
-                    ("decode_ms", "7"),
-                    ("feedback_ms", "8"),
-                    ("two_way", "true"),
-                    ("audio", "tone"),
-                    ("vmaf", "true"),
-                ],
-            ),
-            job(SweepCodec::Modelled, &[("controller", "salsify"), ("grace_period", "none"), ("bound", "true")]),
-            job(SweepCodec::Functional, &[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")]),
-            job(SweepCodec::ModelledConventional, &[("menu", "serial"), ("estimator", "mine.py"), ("python", "py")]),
-        ];
+        let mut jobs = examples();
         jobs[1].trace_hash = Some("0".to_owned());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.parquet");
@@ -303,7 +262,7 @@ mod tests {
     fn damaged_files_are_refused_without_panic() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.parquet");
-        write(&path, &[job(SweepCodec::Modelled, &[])]);
+        write(&path, &examples()[..1]);
         let whole = fs::read(&path).unwrap();
         for (index, bit) in (0..whole.len()).step_by(61).zip((0..8).cycle()) {
             let mut damaged = whole.clone();

@@ -1,1 +1,0 @@
-../../../web/page/example.js

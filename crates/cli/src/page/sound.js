@@ -1,1 +1,0 @@
-../../../web/page/sound.js

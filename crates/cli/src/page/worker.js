@@ -1,1 +1,0 @@
-../../../web/page/worker.js
