@@ -10,7 +10,8 @@ const opened = (async () => {
   const file = await folder.getFileHandle('shown.i420', { create: true });
   return file.createSyncAccessHandle();
 })();
-let copies = Promise.resolve();
+let copies = Promise.resolve(); // one after another
+let samples = new Uint8Array(0);
 
 self.now = () => performance.timeOrigin + performance.now();
 
@@ -25,7 +26,7 @@ OffscreenCanvasRenderingContext2D.prototype.drawImage = function (picture, ...pl
 
 async function keep(frame, at) {
   const began = performance.now();
-  const samples = new Uint8Array(frame.allocationSize());
+  if (samples.length !== frame.allocationSize()) samples = new Uint8Array(frame.allocationSize());
   await frame.copyTo(samples);
   const row = { at, width: frame.codedWidth, height: frame.codedHeight, format: frame.format };
   frame.close();
