@@ -19,6 +19,7 @@ from lockstep.testbed import (
     own,
     programs,
     str0m_call,
+    web,
 )
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.processes import group_members
@@ -52,6 +53,8 @@ def not_built() -> str | None:
     ("program", "missing"),
     [
         ("lockstep", own.missing),
+        ("lockstep-web", web.missing),
+        ("lockstep-web:page=sender", web.missing),
         ("chromium", chromium.missing),
         ("aiortc", aiortc_call.missing),
         ("firefox", firefox.missing),
@@ -66,7 +69,7 @@ def test_frames_of_a_call_over_a_link_are_measured(
     assert callable(missing)
     if lacking := missing() or link.missing(kind):
         pytest.skip(f"{program} over {kind}: {lacking}")
-    if kind == "relay" and program not in ("lockstep", "chromium", "str0m"):
+    if kind == "relay" and program not in ("lockstep", "lockstep-web:page=sender", "chromium", "str0m"):
         pytest.skip("relays are tested with a few programs")
     found = measuring.run(measuring.Run(program, LINK, kind, clip, SECONDS), tmp_path)
     frames = polars.read_parquet(tmp_path / "frames.parquet")
@@ -86,6 +89,37 @@ def test_frames_of_a_call_over_a_link_are_measured(
         assert set(packets["direction"].unique()) == {"forward", "reverse"}
         assert found["forward_kbps"] > 0
         assert f"lockstep-testbed-{os.getpid()}-" not in namespaces()
+
+
+def test_page_that_joins_a_sender_refuses_a_relay(clip: Clip, tmp_path: Path) -> None:
+    if lacking := web.missing():
+        pytest.skip(lacking)
+    # The relay's capacity and loss would lead from the page to the sender.
+    with pytest.raises(programs.TestbedError, match="--link tun"):
+        measuring.run(measuring.Run("lockstep-web", LINK, "relay", clip, SECONDS), tmp_path)
+
+
+@pytest.mark.parametrize("page", ["receiver", "sender"])
+def test_crash_of_the_page_is_reported_and_lockstep_ended(
+    page: str, clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacking := web.missing():
+        pytest.skip(lacking)
+    program = web.make({"page": page})
+    started = program.start
+    leaders: list[int] = []
+
+    def start(setting: programs.Setting) -> Mapping[str, int]:
+        processes = started(setting)
+        leaders.extend(processes.values())
+        os.killpg(processes[page], signal.SIGKILL)
+        return processes
+
+    monkeypatch.setattr(program, "start", start)
+    monkeypatch.setattr(measuring, "make", lambda _: program)
+    with pytest.raises(programs.TestbedError, match="chromium: "):
+        measuring.run(measuring.Run("lockstep-web", None, "direct", clip, SECONDS), tmp_path / "run")
+    assert [group_members(leader) for leader in leaders] == [[], []]
 
 
 @pytest.mark.parametrize("ends", ["link", "sender", "receiver"])
@@ -109,7 +143,7 @@ def test_process_that_ends_during_a_run_is_reported(
     with pytest.raises(programs.TestbedError, match=r"status -9"):
         measuring.run(measuring.Run("lockstep", LINK, "tun", clip, SECONDS), tmp_path / "run")
     assert f"lockstep-testbed-{os.getpid()}-" not in namespaces()
-    assert program._processes == []
+    assert not program._processes
 
 
 def test_crashed_browser_is_reported_and_the_other_closed(

@@ -9,10 +9,11 @@ displayed.
 import base64
 import contextlib
 import hashlib
+import mimetypes
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,12 @@ from lockstep.testbed.barcodes import read_cut, regions
 from lockstep.testbed.decoding import EncodedFrame, confirmed, decoded
 from lockstep.testbed.machine import now
 from lockstep.testbed.processes import end_group, pause
-from lockstep.testbed.programs import Outcome, OwnSession, Samples, Setting, Shown, Side, TestbedError
+from lockstep.testbed.programs import Clip, Outcome, OwnSession, Samples, Setting, Shown, Side, TestbedError
 from lockstep.testbed.ruler import Sight, quantile
 from lockstep.testbed.session_log import sampled
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page, Playwright
+    from playwright.sync_api import BrowserContext, Page, Playwright, Route, Worker
 
 ORIGIN = "https://lockstep.test/"
 """A secure origin; the driver answers its requests, so no network is involved."""
@@ -95,6 +96,98 @@ def missing() -> str | None:
     return None
 
 
+class Browsers:
+    """Chromiums of a run: a process with one page for each end that is a browser."""
+
+    def __init__(self) -> None:
+        """Starts nothing."""
+        self.pages: dict[str, Page] = {}
+        """The page of each end."""
+        self._playwright: Playwright | None = None
+        self._contexts: list[BrowserContext] = []
+        self._started: list[int] = []
+        self._clocks: dict[str, list[tuple[float, float]]] = {}
+
+    def open(self, name: str, side: Side, setting: Setting, files: Mapping[str, bytes]) -> int:
+        """Opens a browser at ``side`` with a page of these ``files`` (of `ORIGIN`); returns its first process."""
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - from an extra
+
+        if self._playwright is None:
+            self._playwright = sync_playwright().start()
+        work = setting.work
+        browser = next(path for path in map(shutil.which, BROWSERS) if path)
+        process, wrapper = work / f"{name}.pid", work / f"{name}.sh"
+        enter = "".join(f"{word} " for word in side.enter)
+        wrapper.write_text(f'#!/bin/sh\necho $$ > {process}\nexec {enter}{browser} "$@"\n')
+        wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+        arguments = list(ARGUMENTS)
+        if name == "sender":
+            camera = f"--use-file-for-fake-video-capture={setting.clip.path}"
+            arguments += ["--use-fake-device-for-media-stream", camera]
+        context = self._playwright.chromium.launch_persistent_context(
+            str(work / name),
+            executable_path=str(wrapper),
+            headless=True,
+            args=arguments,
+            # The driver handles these signals and closes the browsers.
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
+        self._contexts.append(context)
+        self._started.append(int(process.read_text()))
+
+        def answer(route: "Route") -> None:
+            file = route.request.url.removeprefix(ORIGIN)
+            if file in files:
+                route.fulfill(body=files[file], content_type=mimetypes.guess_type(file)[0] or "text/html")
+            else:
+                route.fulfill(status=404)
+
+        context.route(f"{ORIGIN}**", answer)
+        page = context.pages[0]
+        page.goto(ORIGIN)
+        self.pages[name] = page
+        self.read_clock(name, page)
+        return self._started[-1]
+
+    def read_clock(self, name: str, reader: "Page | Worker") -> None:
+        """Measures the offset of the clock of a page or worker; the reading with the shortest duration is the best."""
+        for _ in range(CLOCK_READINGS):
+            before = now()
+            there = reader.evaluate("now()") / 1000.0
+            after = now()
+            self._clocks.setdefault(name, []).append((after - before, there - (before + after) / 2))
+
+    def offset(self, name: str) -> float:
+        """The lead of the clock of a page or worker, s."""
+        return min(self._clocks[name])[1]
+
+    def clock_error(self) -> float:
+        """The largest error of these offsets, s."""
+        return max(min(readings)[0] / 2 for readings in self._clocks.values())
+
+    def version(self) -> str:
+        """The version of the browser."""
+        browser = self._contexts[0].browser
+        return browser.version if browser else str(next(iter(self.pages.values())).evaluate("navigator.userAgent"))
+
+    def close(self) -> None:
+        """Closes the browsers; may be called repeatedly."""
+        for context in self._contexts:
+            # A crashed browser cannot be closed, but the other one can.
+            with contextlib.suppress(TestbedError), browser_errors():
+                context.close()
+        self._contexts.clear()
+        if self._playwright is not None:
+            self._playwright.stop()
+            self._playwright = None
+        for leader in self._started:
+            # A crashed browser may leave processes.
+            end_group(leader)
+        self._started.clear()
+
+
 class Chromium:
     """A call between two Chromiums."""
 
@@ -104,39 +197,29 @@ class Chromium:
             raise TestbedError(lacking)
         self._options = dict(options)
         self._cap = None if options["cap"] == "default" else bits_per_second(options["cap"])
-        self._playwright: Playwright | None = None
-        self._contexts: list[BrowserContext] = []
-        self._pages: dict[str, Page] = {}
-        self._offsets: dict[str, list[tuple[float, float]]] = {"sender": [], "receiver": []}
+        self._browsers = Browsers()
         self._rows: dict[str, list[dict[str, Any]]] = {"sender": [], "receiver": []}
         self._stats: list[dict[str, Any]] = []
         self._encoded: list[EncodedFrame] = []
         self._digests: dict[int, str] = {}
         self._wanted: dict[int, int] = {}
         self._setting: Setting | None = None
-        self._started: list[int] = []
         self.identical = 0
         self.different = 0
 
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Opens both browsers, joins them, and waits for the first picture."""
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - from an extra
-
         self._setting = setting
         clip = setting.clip
-        self._playwright = sync_playwright().start()
         processes = {}
-        with _browser_errors():
+        with browser_errors():
+            files = {"": testbed_file("page.html")}
             for name, side in (("sender", setting.sender), ("receiver", setting.receiver)):
-                processes[name] = self._open(name, side)
-            reading = {
-                "width": clip.width,
-                "height": clip.height,
-                "regions": [list(region) for region in regions(clip.width, clip.height)],
-            }
+                processes[name] = self._browsers.open(name, side, setting, files)
+            reading = reading_of(clip)
             layers = None if self._options["layers"] == "none" else self._options["layers"]
             degradation = None if self._options["degradation"] == "default" else self._options["degradation"]
-            offered = self._pages["sender"].evaluate(
+            offered = self._browsers.pages["sender"].evaluate(
                 "options => offer(options)",
                 {
                     "reading": reading,
@@ -149,7 +232,7 @@ class Chromium:
             )
             # The relay must be the only path: the sender's own candidates would bypass it.
             relayed = setting.relayed
-            answered = self._pages["receiver"].evaluate(
+            answered = self._browsers.pages["receiver"].evaluate(
                 "([sdp, options]) => answer(sdp, options)",
                 [
                     without_candidates(offered) if relayed else offered,
@@ -159,84 +242,41 @@ class Chromium:
             if relayed:
                 answered = with_candidate(answered, setting.through)
             setting.begin()
-            self._pages["sender"].evaluate("sdp => accept(sdp)", answered)
+            self._browsers.pages["sender"].evaluate("sdp => accept(sdp)", answered)
         deadline = now() + START_SECONDS
         while not self._rows["receiver"]:
             if now() > deadline:
                 raise TestbedError(f"chromium showed no picture within {START_SECONDS:.0f} s of joining")
-            with _browser_errors():
-                self._pages["receiver"].wait_for_timeout(100)
+            with browser_errors():
+                self._browsers.pages["receiver"].wait_for_timeout(100)
                 self._take()
             pause(0.0)
         self.poll()
         return processes
 
-    def _open(self, name: str, side: Side) -> int:
-        assert self._playwright is not None  # noqa: S101
-        assert self._setting is not None  # noqa: S101
-        work, clip = self._setting.work, self._setting.clip
-        browser = next(path for path in map(shutil.which, BROWSERS) if path)
-        process, wrapper = work / f"{name}.pid", work / f"{name}.sh"
-        enter = "".join(f"{word} " for word in side.enter)
-        wrapper.write_text(f'#!/bin/sh\necho $$ > {process}\nexec {enter}{browser} "$@"\n')
-        wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
-        arguments = list(ARGUMENTS)
-        if name == "sender":
-            arguments += ["--use-fake-device-for-media-stream", f"--use-file-for-fake-video-capture={clip.path}"]
-        context = self._playwright.chromium.launch_persistent_context(
-            str(work / name),
-            executable_path=str(wrapper),
-            headless=True,
-            args=arguments,
-            # The driver handles these signals and closes the browsers.
-            handle_sigint=False,
-            handle_sigterm=False,
-            handle_sighup=False,
-        )
-        self._contexts.append(context)
-        body = (resources.files("lockstep.testbed") / "page.html").read_text(encoding="utf-8")
-        context.route(f"{ORIGIN}*", lambda route: route.fulfill(body=body, content_type="text/html"))
-        page = context.pages[0]
-        page.goto(ORIGIN)
-        self._pages[name] = page
-        self._read_clock(name)
-        self._started.append(int(process.read_text()))
-        return self._started[-1]
-
-    def _read_clock(self, name: str) -> None:
-        """Measures the offset of the page's clock; the reading with the shortest duration is the best."""
-        for _ in range(CLOCK_READINGS):
-            before = now()
-            there = self._pages[name].evaluate("now()") / 1000.0
-            after = now()
-            self._offsets[name].append((after - before, there - (before + after) / 2))
-
     def poll(self) -> None:
         """Collects new readings and statistics of both ends; detects a browser that has ended."""
-        with _browser_errors():
+        with browser_errors():
             self._take()
-            sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
+            sender, receiver = (self._browsers.pages[name].evaluate("stats()") for name in ("sender", "receiver"))
         self._stats.append({"at": now(), **outbound(sender), **inbound(receiver)})
 
     def _take(self) -> None:
-        for name, page in self._pages.items():
+        for name, page in self._browsers.pages.items():
             self._rows[name] += page.evaluate("take()")
 
     def stop(self) -> Outcome:
         """Collects the remaining readings, closes the browsers, and converts times to the machine's clock."""
-        with _browser_errors():
+        with browser_errors():
             self._take()
-            last = {name: page.evaluate("stats()") for name, page in self._pages.items()}
-            version = self._contexts[0].browser.version if self._contexts[0].browser else ""
-            user_agent = self._pages["sender"].evaluate("navigator.userAgent")
-            for name in self._pages:
-                self._read_clock(name)
+            last = {name: page.evaluate("stats()") for name, page in self._browsers.pages.items()}
+            version = self._browsers.version()
+            for name, page in self._browsers.pages.items():
+                self._browsers.read_clock(name, page)
             self._take_encoded()
         self.close()
-        offsets = {name: min(readings)[1] for name, readings in self._offsets.items()}
-        error = max(min(readings)[0] / 2 for readings in self._offsets.values())
-        previews, unread_previews = self._sights("sender", offsets["sender"])
-        seen, unread = self._sights("receiver", offsets["receiver"])
+        previews, unread_previews = sights(self._rows["sender"], self._browsers.offset("sender"))
+        seen, unread = sights(self._rows["receiver"], self._browsers.offset("receiver"))
         shown = [Shown(sight, index) for index, sight in seen.items()]
         self._wanted = {self._rows["receiver"][index]["rtp"]: index for index in seen}
         self._digests = {
@@ -250,11 +290,11 @@ class Chromium:
             previews=list(previews.values()),
             shown=shown,
             unread=unread,
-            clock_error=error,
+            clock_error=self._browsers.clock_error(),
             read_seconds=quantile(costs, 0.99),
             limited=limited,
             details={
-                "version": version or user_agent,
+                "version": version,
                 "unread_previews": unread_previews,
                 "series": self._stats,
                 "statistics": last,
@@ -271,28 +311,9 @@ class Chromium:
         assert self._setting is not None  # noqa: S101
         return self._setting.clip.width, self._setting.clip.height
 
-    def _sights(self, name: str, offset: float) -> tuple[dict[int, Sight], int]:
-        """The pictures with readable numbers, by the index of their rows, and the number of unreadable ones."""
-        found: dict[int, Sight] = {}
-        unread = 0
-        for index, row in enumerate(self._rows[name]):
-            cuts = [
-                (
-                    (cut["rect"]["x"], cut["rect"]["y"], cut["rect"]["width"], cut["rect"]["height"]),
-                    np.frombuffer(base64.b64decode(cut["bytes"]), np.uint8).reshape(-1, cut["stride"]),
-                )
-                for cut in row.get("regions", [])
-            ]
-            number = read_cut(row["width"], row["height"], cuts) if len(cuts) == 2 else None
-            if number is None:
-                unread += 1
-            else:
-                found[index] = Sight(number, row["at"] / 1000.0 - offset)
-        return found, unread
-
     def _take_encoded(self) -> None:
         start = 0
-        while part := self._pages["receiver"].evaluate(f"tapped({start}, {start + TAKEN_AT_ONCE})"):
+        while part := self._browsers.pages["receiver"].evaluate(f"tapped({start}, {start + TAKEN_AT_ONCE})"):
             start += len(part)
             self._encoded += [
                 EncodedFrame(frame["rtp"], bool(frame["key"]), base64.b64decode(frame["data"])) for frame in part
@@ -315,18 +336,7 @@ class Chromium:
 
     def close(self) -> None:
         """Closes the browsers."""
-        for context in self._contexts:
-            # A crashed browser cannot be closed, but the other one can.
-            with contextlib.suppress(TestbedError), _browser_errors():
-                context.close()
-        self._contexts.clear()
-        if self._playwright is not None:
-            self._playwright.stop()
-            self._playwright = None
-        for leader in self._started:
-            # A crashed browser may leave processes.
-            end_group(leader)
-        self._started.clear()
+        self._browsers.close()
 
 
 def make(options: Mapping[str, str]) -> Chromium:
@@ -352,8 +362,42 @@ def check(options: Mapping[str, str]) -> None:
         )
 
 
+def testbed_file(name: str) -> bytes:
+    """A file of this package."""
+    return (resources.files("lockstep.testbed") / name).read_bytes()
+
+
+def reading_of(clip: Clip) -> dict[str, Any]:
+    """What a page needs to read the barcodes of pictures of this clip."""
+    return {
+        "width": clip.width,
+        "height": clip.height,
+        "regions": [list(region) for region in regions(clip.width, clip.height)],
+    }
+
+
+def sights(rows: Sequence[Mapping[str, Any]], offset: float) -> tuple[dict[int, Sight], int]:
+    """The pictures with readable numbers, by the index of their rows, and the number of unreadable ones."""
+    found: dict[int, Sight] = {}
+    unread = 0
+    for index, row in enumerate(rows):
+        cuts = [
+            (
+                (cut["rect"]["x"], cut["rect"]["y"], cut["rect"]["width"], cut["rect"]["height"]),
+                np.frombuffer(base64.b64decode(cut["bytes"]), np.uint8).reshape(-1, cut["stride"]),
+            )
+            for cut in row.get("regions", [])
+        ]
+        number = read_cut(row["width"], row["height"], cuts) if len(cuts) == 2 else None
+        if number is None:
+            unread += 1
+        else:
+            found[index] = Sight(number, row["at"] / 1000.0 - offset)
+    return found, unread
+
+
 @contextlib.contextmanager
-def _browser_errors() -> Iterator[None]:
+def browser_errors() -> Iterator[None]:
     """Converts errors of the browser, including a crash, to errors of one line."""
     from playwright.sync_api import Error  # noqa: PLC0415 - from an extra
 

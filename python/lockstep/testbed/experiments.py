@@ -15,6 +15,8 @@ LABELS = {
     OWN: "Lockstep",
     SALSIFY: "Lockstep, Salsify's controller",
     CONVENTIONAL: "Lockstep, conventional codec and GCC",
+    "lockstep-web": "Lockstep to a page",
+    "lockstep-web:page=sender": "Lockstep from a page",
     CHROMIUM: "Chromium, VP8",
     "chromium:codec=vp9": "Chromium, VP9",
     "chromium:codec=vp9,layers=L1T3": "Chromium, VP9 L1T3",
@@ -34,6 +36,8 @@ LABELS = {
 STANDARD = (OWN, SALSIFY, CONVENTIONAL, CHROMIUM)
 ALL = (
     *STANDARD,
+    "lockstep-web",
+    "lockstep-web:page=sender",
     "chromium:cap=12mbps",
     "chromium:codec=vp9",
     "chromium:codec=vp9,layers=L1T3",

@@ -33,7 +33,7 @@ class Lockstep:
         """Sets the options `controller`, `codec` and `grace` (`default`, or a grace period), as for `lockstep send`."""
         self._options = dict(options)
         self._command = lockstep_command()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._times: list[float] = []
         self._setting: Setting | None = None
         self._reader: threading.Thread | None = None
@@ -45,55 +45,63 @@ class Lockstep:
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Starts the receiver, then the sender with its ticket, and waits for the first picture."""
         self._setting = setting
+        receiver, ticket = self._start_receiver(setting)
+        leads = setting.through(ticket)
+        setting.begin()
+        sender = self._start_sender(setting, leads, *sender_arguments(self._options))
+        self._drain(sender)
+        self._wait_for_picture()
+        return {"sender": sender.pid, "receiver": receiver.pid}
+
+    def _start_receiver(self, setting: Setting, *words: str) -> tuple["subprocess.Popen[bytes]", str]:
+        """Starts `lockstep receive` with ``words``, and reads its pictures; returns it with its ticket."""
         pipe = setting.work / "shown.y4m"
         os.mkfifo(pipe)
         self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
         self._reader.start()
-        receiver = self._run(
-            "receiver",
-            setting.receiver.enter,
-            "receive",
-            "--sink",
-            str(pipe),
-            "--log",
-            str(setting.work / "receiver.log"),
-            *(("--session-log", str(setting.work / "receiver.session")) if setting.session_log else ()),
-        )
-        assert receiver.stdout is not None  # noqa: S101
-        line = receiver.stdout.readline()
+        receiver = self._run("receiver", setting.receiver.enter, "receive", "--sink", str(pipe), *words)
+        return receiver, self._ticket("receiver")
+
+    def _start_sender(self, setting: Setting, *words: str) -> "subprocess.Popen[bytes]":
+        """Starts `lockstep send` with ``words``, and the clip as its source."""
+        return self._run("sender", setting.sender.enter, "send", *words, "--source", str(setting.clip.path))
+
+    def _ticket(self, name: str) -> str:
+        """The ticket that the process of this end prints."""
+        printed = self._processes[name].stdout
+        assert printed is not None  # noqa: S101
+        line = printed.readline()
         try:
-            ticket = json.loads(line)["ticket"]
+            ticket = str(json.loads(line)["ticket"])
         except (ValueError, KeyError, TypeError):
-            raise TestbedError(f"cannot read the ticket of lockstep receive: {self._last_error('receiver')}") from None
-        threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
-        words = sender_arguments(self._options)
-        if setting.session_log:
-            words += ["--session-log", str(setting.work / "sender.session")]
-        leads = setting.through(ticket)
-        setting.begin()
-        sender = self._run(
-            "sender",
-            setting.sender.enter,
-            *("send", leads, "--source", str(setting.clip.path), *words, "--log", str(setting.work / "sender.log")),
-        )
-        assert sender.stdout is not None  # noqa: S101
-        threading.Thread(target=_drain, args=(sender.stdout,), daemon=True).start()
+            raise TestbedError(f"cannot read the ticket of the {name} of lockstep: {self._last_error(name)}") from None
+        self._drain(self._processes[name])
+        return ticket
+
+    @staticmethod
+    def _drain(process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None  # noqa: S101
+        threading.Thread(target=_drain, args=(process.stdout,), daemon=True).start()
+
+    def _wait_for_picture(self) -> None:
         deadline = now() + START_SECONDS
         while not self._times:
             self.poll()
             if now() > deadline:
                 raise TestbedError(f"lockstep showed no picture within {START_SECONDS:.0f} s of joining")
             pause(0.05)
-        return {"sender": sender.pid, "receiver": receiver.pid}
 
     def _run(self, name: str, enter: tuple[str, ...], *words: str) -> subprocess.Popen[bytes]:
         assert self._setting is not None  # noqa: S101
-        command = [*enter, self._command, *words, "--status", "json", "--attached"]
-        with (self._setting.work / f"{name}.stderr").open("wb") as errors:
+        work = self._setting.work
+        command = [*enter, self._command, *words, "--log", str(work / f"{name}.log"), "--status", "json", "--attached"]
+        if self._setting.session_log:
+            command += ["--session-log", str(work / f"{name}.session")]
+        with (work / f"{name}.stderr").open("wb") as errors:
             process = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, **apart()
             )
-        self._processes.append(process)
+        self._processes[name] = process
         return process
 
     def _last_error(self, name: str) -> str:
@@ -123,7 +131,7 @@ class Lockstep:
         """Detects an end that has ended early, and a full disk."""
         if self._failure is not None:
             raise TestbedError(self._failure)
-        for process, name in zip(self._processes, ("receiver", "sender"), strict=False):
+        for name, process in self._processes.items():
             if process.poll() is not None:
                 raise TestbedError(
                     f"the {name} of lockstep ended with status {process.returncode}: {self._last_error(name)}"
@@ -137,27 +145,15 @@ class Lockstep:
             self._reader.join(END_SECONDS)
         if self._failure is not None:
             raise TestbedError(self._failure)
-        shown, unread = [], 0
-        for key, samples in self.pictures():
-            number = barcodes.read(self._setting.clip.luma(samples))
-            if number is None:
-                unread += 1
-            else:
-                shown.append(Shown(Sight(number, self._times[key]), key))
-        # The clip starts with number 0, and the n-th picture that the sender captures is its n-th.
-        previews = [
-            Sight(number, at)
-            for number, at in logged(self._setting.work / "sender.log", "frame", "capture", "captured_at")
-        ]
-        previews = [Sight(sight.number, sight.at - self._offset) for sight in previews]
         displays = [
             at - self._offset
             for _, at in logged(self._setting.work / "receiver.log", "display", "frame", "displayed_at")
         ]
         # Time between the decision to display a picture and the end of its reading from the pipe.
         gaps = [read - decided for read, decided in zip(self._times, displays, strict=False)]
+        shown, unread = self._shown()
         return Outcome(
-            previews=previews,
+            previews=self._captured(),
             shown=shown,
             unread=unread,
             clock_error=abs(unix_offset() - self._offset),
@@ -165,6 +161,26 @@ class Lockstep:
             details={"version": self._version()},
             session=self._session() if self._setting.session_log else None,
         )
+
+    def _captured(self) -> list[Sight]:
+        """The pictures that the sender captured: the clip starts with number 0, and the n-th is its n-th."""
+        assert self._setting is not None  # noqa: S101
+        return [
+            Sight(number, at - self._offset)
+            for number, at in logged(self._setting.work / "sender.log", "frame", "capture", "captured_at")
+        ]
+
+    def _shown(self) -> tuple[list[Shown], int]:
+        """The displayed pictures with readable numbers, and the number of unreadable ones."""
+        assert self._setting is not None  # noqa: S101
+        shown, unread = [], 0
+        for key, samples in self.pictures():
+            number = barcodes.read(self._setting.clip.luma(samples))
+            if number is None:
+                unread += 1
+            else:
+                shown.append(Shown(Sight(number, self._times[key]), key))
+        return shown, unread
 
     def _session(self) -> OwnSession | None:
         """Values that only the sender's session log has, and the receiver's jitter."""
@@ -209,7 +225,7 @@ class Lockstep:
 
     def close(self) -> None:
         """Ends both processes, the sender first, like a user."""
-        for process in reversed(self._processes):
+        for process in reversed(self._processes.values()):
             end(process)
         self._processes.clear()
 

@@ -144,6 +144,11 @@ KINDS = {
         "`lockstep send` and `lockstep receive`",
         {"controller": "lockstep", "codec": "functional", "grace": "default"},
     ),
+    "lockstep-web": Kind(
+        "lockstep.testbed.web",
+        "Lockstep's page in the system's Chromium at one end, `lockstep` at the other",
+        {"page": "receiver"},
+    ),
     "firefox": Kind(
         "lockstep.testbed.firefox",
         "WebRTC of the system's Firefox, as for any page; its camera is a <video> that plays a lossless clip",
