@@ -349,11 +349,32 @@ fn web_options_that_exclude_each_other_are_refused() {
         (&["receive", "--web=calls.example.org:4443"], "--web-certificate"),
         (&["receive", "--web", "--web-certificate", "none.pem,none.pem"], "the name in the certificate"),
         (&["receive", "--web-certificate", "a.pem,b.pem"], "--web"),
+        (&["receive", "LOCKSTEP-A", "--web"], "omit the ticket"),
         (&["talk", "--no-window", "--source", CLIP, "--web=0.0.0.0:80"], "calls.example.org:4443"),
     ] {
         let output = lockstep(words).output().expect("it ran");
         assert!(!output.status.success() && said(&output).contains(reason), "{words:?}: {}", said(&output));
     }
+}
+
+#[test]
+fn receivers_join_a_sender_that_listens() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = ["send", "--web", "--viewers", "2", "--source", CLIP, "--listen", "127.0.0.1:0", "--status", "json"];
+    let mut sender = started(&words);
+    let line: Value = serde_json::from_str(&wait_for(&mut sender, "\"link\"")).expect("it is JSON");
+    let link = line["link"].as_str().expect("a link");
+    let files = ["a.y4m", "b.y4m"].map(|name| folder.path().join(name));
+    let viewers = files.each_ref().map(|file| started(&["receive", link, "--sink", text(file), "--status", "none"]));
+    wait_until("each viewer has ten pictures", || files.iter().all(|file| size(file) > 10 * 64 * 48 * 3 / 2));
+    let [leaves, stays] = viewers;
+    signal(&leaves, "INT");
+    assert_eq!(leaves.wait_with_output().expect("it ran").status.code(), Some(130));
+    let before = size(&files[1]);
+    wait_until("the other viewer continues", || size(&files[1]) > before + 10 * 64 * 48 * 3 / 2);
+    signal(&sender, "INT");
+    let (sender, stays) = (sender.wait_with_output().expect("it ran"), stays.wait_with_output().expect("it ran"));
+    assert_eq!((sender.status.code(), stays.status.code()), (Some(130), Some(0)), "{}", said(&stays));
 }
 
 #[test]

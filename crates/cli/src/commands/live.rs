@@ -115,6 +115,9 @@ pub struct SendArguments {
 /// Arguments of `lockstep receive`.
 #[derive(Debug, Clone, Args)]
 pub struct ReceiveArguments {
+    /// Ticket or link that a sender printed, to join it as a viewer, or `-` to be asked for it; without a ticket, print
+    /// one and wait for a sender.
+    ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
     #[command(flatten)]
@@ -130,9 +133,10 @@ pub struct ReceiveArguments {
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
     #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
     max_pixels: usize,
-    /// Give up if no sender joins within this time; `none` waits without limit.
-    #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
-    wait_seconds: Limit,
+    /// Give up if no sender joins or answers within this time; `none` waits without limit, the default without a
+    /// ticket.
+    #[arg(long, value_name = "SECONDS", value_parser = limit)]
+    wait_seconds: Option<Limit>,
     /// End the call if the sender is silent for this time; `none` never ends it.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
@@ -210,15 +214,18 @@ impl ListeningArguments {
     }
 
     /// Refuses options of a listener at an end that joins.
-    fn check_unused(&self) -> Result<()> {
+    fn check_unused(&self, remedy: &str) -> Result<()> {
         let given = [
             ("--listen", self.listen != SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))),
             ("--address", !self.address.is_empty()),
             ("--reusable", self.reusable),
             ("--rendezvous", self.rendezvous.is_some()),
+            ("--web", self.web.is_given()),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => bail!("{option} is for an end that prints a ticket: add --web, or omit {option}"),
+            Some((option, _)) => {
+                bail!("{option} is for an end that prints a ticket: {remedy}, or omit {option}")
+            }
             None => Ok(()),
         }
     }
@@ -508,7 +515,7 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
         }
         (RemoteEnd::At(listener), Some(ticket))
     } else {
-        arguments.listening.check_unused()?;
+        arguments.listening.check_unused("add --web")?;
         let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped)?;
         (arguments.route.peer(ticket), None)
     };
@@ -567,7 +574,18 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     check(&outputs, &inputs, arguments.status)?;
     arguments.listening.check_streams(sink_path(&arguments.sink)?, false)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
-    let (listener, mut ticket) = arguments.listening.listener(arguments.route)?;
+    let (peer, kind, mut ticket) = match arguments.ticket.as_deref() {
+        None => {
+            let (listener, ticket) = arguments.listening.listener(arguments.route)?;
+            (RemoteEnd::At(listener), CallKind::OneWay, Some(ticket))
+        }
+        given => {
+            arguments.listening.check_unused("omit the ticket")?;
+            let ticket = ticket_to_join(given.filter(|text| *text != "-"), false)?;
+            (arguments.route.peer(ticket), CallKind::FromListener, None)
+        }
+    };
+    let wait = if ticket.is_some() { None } else { Some(WAIT) };
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
     let mut pages = Pages::serve(&arguments.observation)?;
@@ -579,16 +597,17 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         listening: &arguments.listening,
         outputs: &outputs,
     };
-    service.serve(listener, stop.clone(), |listener, files| {
-        let arguments = arguments.of_call(files.number())?;
+    let mut call = |arguments: &ReceiveArguments, peer: RemoteEnd| {
         let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true, &arguments.sink)?;
         let observation = Observation::on(&mut pages, &arguments.observation)?;
-        let qlog = observation.quic_log(false);
+        let qlog = observation.quic_log(!matches!(peer, RemoteEnd::At(_)));
         let logs = Logs { sent: None, shown: arguments.log.as_deref() };
         let session = arguments.session.open("receive", "receiver", None)?;
         let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
         let mut reporter = reporter.with_session(session, clock.epoch());
-        ticket.print(Some("send"), arguments.status);
+        if let Some(ticket) = &mut ticket {
+            ticket.print(Some("send"), arguments.status);
+        }
         let mut loudspeaker = loudspeaker;
         let receiving = (0..MAX_STREAMS).map(|_| {
             let sink = arguments.sink.clone();
@@ -598,12 +617,12 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             Receiving { end, open_sink, loudspeaker: loudspeaker.take() }
         });
         let options = CallOptions {
-            peer: RemoteEnd::At(listener),
-            kind: CallKind::OneWay,
+            peer,
+            kind,
             sending: Vec::new(),
             receiving: receiving.collect(),
             length: None,
-            wait_limit: arguments.wait_seconds.0,
+            wait_limit: arguments.wait_seconds.map_or(wait, |limit| limit.0),
             idle_limit: arguments.idle_seconds.0,
             stop: Box::new(stop.clone()),
             freshness: Freshness::default(),
@@ -612,7 +631,16 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         };
         let finished = lockstep_live::run(clock, options, &mut reporter);
         Ok((reporter, finished))
-    })
+    };
+    match peer {
+        RemoteEnd::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
+            call(&arguments.of_call(files.number())?, RemoteEnd::At(listener))
+        }),
+        peer => {
+            let (reporter, finished) = call(arguments, peer)?;
+            service.finish(reporter, finished)
+        }
+    }
 }
 
 #[cfg(test)]
