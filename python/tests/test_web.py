@@ -211,6 +211,24 @@ def test_page_sends_to_a_receiver(tmp_path: Path, browser: Browser) -> None:
     assert shown.stat().st_size > 1_000
 
 
+def test_datagrams_wait_in_the_module_over_a_lossy_path(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, "receive", "--web", "--listen", "127.0.0.1:0") as receive:
+        link = receive.find(LINK)
+        # The browser's congestion control sends slowly after losses.
+        impairments = ("--trace", "constant:3mbps", "--delay-ms", "75", "--loss", "10%", "--status", "none")
+        with running(tmp_path, "emulate", link[2], *impairments) as path:
+            page = browser.open(f"{link[1]}#{path.find(TICKET)[0]}")
+            joined(page)
+            pending = []
+
+            def has_sent(now: Any) -> bool:
+                pending.append(now["counters"]["pending"])
+                return bool(now["sending"][0]["frames"] > 90)
+
+            until(page, has_sent)
+            assert max(pending) <= 1
+
+
 def test_call_survives_loss_and_an_outage(tmp_path: Path, browser: Browser) -> None:
     with running(tmp_path, *TALK) as talk:
         link = talk.find(LINK)

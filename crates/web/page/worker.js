@@ -3,7 +3,9 @@
 // The module is a state machine (crates/web/src/abi.rs). `pump` passes its outputs on until it waits for a time.
 
 const FRAME = 960; // samples of 20 ms
-const MAX_PENDING = 16; // datagrams that wait in the browser
+// Datagrams that wait in the browser. Its congestion control holds them back, and the controller takes that wait for a
+// queue of the path. So further ones wait in the module. (lab: 2026-11-browser)
+const MAX_PENDING = 1;
 const MAX_DECODE_MS = 150; // of a packet of sound
 const KINDS = { watch: 'from_listener', talk: 'two_way', send: 'one_way' };
 const text = new TextDecoder();
