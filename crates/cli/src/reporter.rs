@@ -23,6 +23,7 @@ use lockstep_runner::session_log::{LiveSessionLog, SessionLog};
 use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
 use lockstep_units::{Bitrate, Timestamp};
+use lockstep_vp8::Picture;
 
 use crate::decisions::DecisionLog;
 use crate::observation::{Observation, Place};
@@ -212,6 +213,7 @@ pub struct Reporter {
     captions: Captions,
     shown_at: Option<Timestamp>,
     words: Option<SharedWindowText>,
+    code: Option<Picture>,
     send_log: Option<LogWriter>,
     receive_log: Option<LogWriter>,
     observation: Observation,
@@ -258,6 +260,7 @@ impl Reporter {
             captions,
             shown_at,
             words,
+            code: None,
             send_log,
             receive_log,
             observation,
@@ -276,6 +279,12 @@ impl Reporter {
     #[must_use]
     pub fn with_decisions(self, decisions: DecisionLog) -> Self {
         Self { decisions, ..self }
+    }
+
+    /// The same reporter with a QR code, if any, that the window shows until the other end joins.
+    #[must_use]
+    pub fn with_code(self, code: Option<Picture>) -> Self {
+        Self { code, ..self }
     }
 
     /// Session log, once the other end has joined.
@@ -323,13 +332,15 @@ impl Reporter {
 
     fn notice(&self, state: &CallState) -> Notice {
         let still = self.shown_at.map(|at| state.now.saturating_since(at)).filter(|&time| time >= STILL);
+        let picture = self.code.clone().filter(|_| !self.joined);
         let (words, replaces_pictures) = match (self.joined, state.peer, still) {
+            (false, ..) if picture.is_some() => (String::new(), true),
             (false, ..) => ("waiting for the other end".to_owned(), true),
             (_, Presence { camera_off: true, .. }, _) => ("camera off".to_owned(), true),
             (.., Some(time)) => (format!("no pictures for {} s", time.as_secs()), false),
             _ => (String::new(), false),
         };
-        Notice { words, replaces_pictures }
+        Notice { words, replaces_pictures, picture }
     }
 }
 

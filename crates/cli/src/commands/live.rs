@@ -23,6 +23,7 @@ use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
 use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
+use lockstep_vp8::Picture;
 
 use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArguments};
@@ -34,6 +35,7 @@ use crate::commands::web::WebArguments;
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
 use crate::observation::{Observation, ObservationArguments, Pages};
+use crate::qr_code;
 use crate::reporter::{Logs, Reporter, StatusArgument};
 
 /// Default maximum of pixels of a decoded picture, those of 4096x2304.
@@ -306,15 +308,23 @@ pub struct ListenerTicket {
 }
 
 impl ListenerTicket {
+    /// Link of the page with the ticket in its fragment, which browsers send to no server.
+    fn link(&self) -> Option<String> {
+        self.page.as_ref().map(|page| format!("{page}#{}", self.ticket))
+    }
+
+    /// QR code of the link, if browsers may join.
+    pub fn link_picture(&self) -> Option<Picture> {
+        qr_code::picture(&self.link()?)
+    }
+
     /// Prints the ticket, and its link for browsers, before a call, for every status. `command` joins natively, if one
     /// does.
     ///
     /// Another program reads lines of JSON before each call. A user reads text before the first call, and gets a QR
     /// code on a terminal.
     pub fn print(&mut self, command: Option<&str>, status: StatusArgument) {
-        let text = self.ticket.to_string();
-        // Browsers send the fragment to no server.
-        let link = self.page.as_ref().map(|page| format!("{page}#{text}"));
+        let (text, link) = (self.ticket.to_string(), self.link());
         if status == StatusArgument::Json {
             print_status(&StatusLine::Ticket(text));
             link.map(StatusLine::Link).iter().for_each(print_status);
@@ -324,7 +334,7 @@ impl ListenerTicket {
             return;
         }
         if stdout().is_terminal()
-            && let Some(code) = qr_code(link.as_deref().unwrap_or(&text))
+            && let Some(code) = qr_code::text(link.as_deref().unwrap_or(&text))
         {
             print_line!("{code}");
         }
@@ -335,15 +345,6 @@ impl ListenerTicket {
             print_line!("ticket: {text}\njoin with: lockstep {command} TICKET");
         }
     }
-}
-
-/// QR code of `text` in black on white, whatever the colours of the terminal, with a margin of four modules: cameras
-/// expect both.
-fn qr_code(text: &str) -> Option<String> {
-    let code = qrcode::QrCode::with_error_correction_level(text, qrcode::EcLevel::L).ok()?;
-    let image = code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build();
-    let lines = image.lines().map(|line| format!("\x1b[38;5;16;48;5;231m{line}\x1b[0m"));
-    Some(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Runner of the candidates of `menu`.
@@ -640,24 +641,5 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             let (reporter, finished) = call(arguments, peer)?;
             service.finish(reporter, finished)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn qr_code_is_black_on_white_with_a_margin() {
-        let code = qr_code("http://127.0.0.1:4680/#LOCKSTEP-ABC").expect("it is short");
-        let (begin, end) = ("\x1b[38;5;16;48;5;231m", "\x1b[0m");
-        let lines: Vec<&str> = code
-            .lines()
-            .map(|line| line.strip_prefix(begin).and_then(|line| line.strip_suffix(end)).expect("colours"))
-            .collect();
-        // A line has two rows of modules, and dark modules are drawn.
-        assert!(lines[..2].iter().all(|line| line.trim().is_empty()));
-        assert!(lines.iter().all(|line| line.starts_with("    ") && line.ends_with("    ")));
-        assert!(lines[2].trim().starts_with("\u{2588}\u{2580}"), "{}", lines[2]);
     }
 }

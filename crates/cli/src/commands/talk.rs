@@ -233,7 +233,8 @@ impl Talk {
             log.description().pictures(&format);
         }
         let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
-        let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
+        let code = self.ticket.as_ref().and_then(ListenerTicket::link_picture);
+        let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions).with_code(code);
         if let Some(ticket) = &mut self.ticket {
             ticket.print(Some("talk"), arguments.status);
         }

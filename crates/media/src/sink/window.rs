@@ -48,13 +48,15 @@ pub trait Overlay: Send {
     fn closed(&mut self) {}
 }
 
-/// Text about the pictures of a window.
+/// Text or a picture about the pictures of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notice {
     /// The text.
     pub words: String,
     /// Whether the text replaces the pictures.
     pub replaces_pictures: bool,
+    /// A picture in place of the pictures, such as a QR code.
+    pub picture: Option<Picture>,
 }
 
 /// The Escape key.
@@ -155,7 +157,8 @@ type Drawn = ((usize, usize), Option<Picture>, String, Notice);
 fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn Overlay>) {
     let (keys, pressed) = mpsc::channel();
     window.set_input_callback(Box::new(Pressed { keys, down: Vec::new() }));
-    let (mut far, mut own, mut canvas) = (Image::default(), Image::default(), Image::default());
+    let (mut far, mut own, mut replacement) = (Image::default(), Image::default(), Image::default());
+    let mut canvas = Image::default();
     // The content on the screen besides the remote picture.
     let mut drawn: Option<Drawn> = None;
     while window.is_open() {
@@ -175,7 +178,13 @@ fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn O
             if let Some(picture) = picture {
                 to_image(picture, &mut own);
             }
-            let far = Some(&far).filter(|far| far.width > 0 && !notice.replaces_pictures);
+            if let Some(picture) = &notice.picture {
+                to_image(picture, &mut replacement);
+            }
+            let far = match notice.picture {
+                Some(_) => Some(&replacement),
+                None => Some(&far).filter(|far| far.width > 0 && !notice.replaces_pictures),
+            };
             let own = picture.as_ref().map(|_| &own);
             canvas.draw(size.0, size.1, &Scene { remote: far, local: own, notice: &notice.words, caption });
             window.update_with_buffer(&canvas.pixels, size.0, size.1)
