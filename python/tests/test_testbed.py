@@ -281,7 +281,7 @@ def test_every_experiment_has_a_link_with_and_without_recordings(
 ) -> None:
     monkeypatch.setenv("LOCKSTEP_SHARED", str(tmp_path))
     numbers = [experiment.number for experiment in experiments.EXPERIMENTS.values()]
-    assert numbers == list(range(1, 11))
+    assert numbers == list(range(1, 12))
     for experiment in experiments.EXPERIMENTS.values():
         for program in experiment.programs:
             programs.parse(program)

@@ -106,11 +106,17 @@ def _ramp() -> str:
     return "steps:" + "/".join(["24mbps@2s", *falling, *reversed(falling), "24mbps@18s"]) + ",outage=22s+1.66s"
 
 
+VERIZON = Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short"), access="4g")
+ATT = Case("AT&T LTE", "fitted:lte,seed=2", ("ATT-LTE-driving", "ATT-LTE-driving-2016"), access="4g")
+UMTS = Case("T-Mobile UMTS", "fitted:umts,seed=1", ("TMobile-UMTS-driving",), access="3g")
+# `on` is the time with loss. This seed is close to the mean: 5 failures in 30 s, 21 in 120 s.
+INTERMITTENT = Case("intermittent", "onoff:12mbps,on=0.2s,off=5s,loss=100%,seed=14")
+
 EXPERIMENTS: dict[str, Experiment] = {
     "verizon": Experiment(
         1,
         "Verizon LTE",
-        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short"), access="4g"),),
+        (VERIZON,),
         printed=(
             Printed("Salsify (2 cores)", 206, 323, 16.5),
             Printed("Salsify (1 core)", 267, 384, 16.5),
@@ -121,7 +127,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "att": Experiment(
         2,
         "AT&T LTE",
-        (Case("AT&T LTE", "fitted:lte,seed=2", ("ATT-LTE-driving", "ATT-LTE-driving-2016"), access="4g"),),
+        (ATT,),
         printed=(
             Printed("Salsify", 213, 330, 16.2),
             Printed("WebRTC", 427, 1978, 15.0),
@@ -132,7 +138,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "tmobile": Experiment(
         3,
         "T-Mobile UMTS",
-        (Case("T-Mobile UMTS", "fitted:umts,seed=1", ("TMobile-UMTS-driving",), access="3g"),),
+        (UMTS,),
         printed=(
             Printed("Salsify", 210, 443, 14.8),
             Printed("WebRTC", 272, 1123, 13.1),
@@ -149,8 +155,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "intermittent": Experiment(
         5,
         "Intermittent link",
-        # `on` is the time with loss. This seed is close to the mean: 5 failures in 30 s, 21 in 120 s.
-        (Case("intermittent", "onoff:12mbps,on=0.2s,off=5s,loss=100%,seed=14"),),
+        (INTERMITTENT,),
         note="12 Mb/s; the link fails after 5 s and is restored after 0.2 s on average, both exponential. A failed "
         "link loses every packet.",
     ),
@@ -172,7 +177,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ablation": Experiment(
         10,
         "Component ablation",
-        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short"), access="4g"),),
+        (VERIZON,),
         programs=(
             OWN,
             SALSIFY,
@@ -186,6 +191,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             Printed("conventional codec", 195, 362, 13.4),
             Printed("conventional codec and transport", float("nan"), 2625, float("nan")),
         ),
+    ),
+    "browser": Experiment(
+        11,
+        "Lockstep and WebRTC in one browser",
+        (VERIZON, ATT, UMTS, *map(_loss, ("1%", "5%", "10%")), INTERMITTENT),
+        programs=("lockstep-web", "lockstep-web:page=sender", CHROMIUM, "chromium:codec=vp9", "chromium:codec=av1"),
+        note="A page and the command are the ends of a Lockstep call; WebRTC has pages at both ends.",
     ),
 }
 """The experiments by name."""
