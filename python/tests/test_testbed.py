@@ -74,6 +74,11 @@ def test_video_delay_ends_with_this_or_a_later_frame(seed: int) -> None:
     assert moments == sorted(moments)
 
 
+def test_pictures_displayed_after_the_reading_do_not_count() -> None:
+    late = [ruler.Sight(7, 104.0)]
+    assert ruler.measure(STEADY, late, 7, 7, 103.0) == ruler.measure(STEADY, [], 7, 7, 103.0)
+
+
 def test_delay_without_a_later_frame_ends_with_the_reading() -> None:
     (frame,) = ruler.measure(STEADY, [], 7, 7, 103.0)
     assert frame == Measured(7, STEADY.at(7), None, 103.0 - STEADY.at(7), True)

@@ -114,8 +114,9 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all results of a run
     schedule, late = ruler.fit_schedule(previews, clip.rate)
     first = sights[0].number
     last = first + round(plan.seconds * clip.rate) - 1
-    measured = ruler.measure(schedule, sights, first, last, ended)
-    start, end = measured[0].captured_at, measured[0].captured_at + plan.seconds
+    start, end = schedule.at(first), schedule.at(first) + plan.seconds
+    # Some programs take longer to stop, and continue to display: all are read for the same time.
+    measured = ruler.measure(schedule, sights, first, last, min(ended, end + DRAIN_SECONDS))
     previewed = {sight.number for sight in previews if first <= sight.number <= last}
     missed = 1.0 - len(previewed) / (last - first + 1)
 

@@ -109,7 +109,8 @@ def measure(schedule: Schedule, shown: Sequence[Sight], first: int, last: int, e
     """The captured frames from ``first`` to ``last``, with display times of ``shown`` until ``end``."""
     first_shown: dict[int, float] = {}
     for sight in sorted(shown, key=lambda sight: sight.at):
-        first_shown.setdefault(sight.number, sight.at)
+        if sight.at <= end:
+            first_shown.setdefault(sight.number, sight.at)
     numbers = sorted(first_shown)
     # For each number, the earliest time at which that or a later frame was displayed.
     earliest: list[float] = []
