@@ -99,13 +99,15 @@ fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &L
     unsafe {
         let start = samples.as_mut_ptr();
         let [upper, lower] = runs.map(|at| start.add(at - 4));
-        let rows = [upper, lower].map(|at| std::array::from_fn(|row| v128_load64_zero(at.add(row * stride).cast())));
-        let mut lines = columns_of(rows);
+        let rows = |at: *const u8| [0, 1, 2, 3, 4, 5, 6, 7].map(|row| v128_load64_zero(at.add(row * stride).cast()));
+        let mut lines = columns_of([rows(upper), rows(lower)]);
         filter(&mut lines, edge, limits);
-        for (pair, rows) in rows_of(lines).into_iter().enumerate() {
-            let at = if pair < 4 { upper.add(2 * pair * stride) } else { lower.add((2 * pair - 8) * stride) };
-            v128_store64_lane::<0>(rows, at.cast());
-            v128_store64_lane::<1>(rows, at.add(stride).cast());
+        let [a, b, c, d, e, f, g, h] = rows_of(lines);
+        for (at, pairs) in [(upper, [a, b, c, d]), (lower, [e, f, g, h])] {
+            for (pair, rows) in pairs.into_iter().enumerate() {
+                v128_store64_lane::<0>(rows, at.add(2 * pair * stride).cast());
+                v128_store64_lane::<1>(rows, at.add((2 * pair + 1) * stride).cast());
+            }
         }
     }
 }
@@ -113,30 +115,29 @@ fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &L
 /// The columns of sixteen rows of eight samples. Each step interleaves registers that are half as far apart as before.
 #[inline(always)]
 fn columns_of([upper, lower]: [[v128; 8]; 2]) -> Lines {
-    let eighths: Lines = std::array::from_fn(|i| interleaved::<1>(upper[i], lower[i])[0]);
-    let quarters: [_; 4] = std::array::from_fn(|i| interleaved::<1>(eighths[i], eighths[i + 4]));
-    let halves: [_; 2] =
-        std::array::from_fn(|i| [0, 1].map(|part| interleaved::<1>(quarters[i][part], quarters[i + 2][part])));
-    let mut lines = eighths;
-    for (i, line) in lines.iter_mut().enumerate() {
-        let (part, half) = (i / 4, i / 2 % 2);
-        *line = interleaved::<1>(halves[0][part][half], halves[1][part][half])[i % 2];
-    }
-    lines
+    let eighth = |i: usize| interleaved::<1>(upper[i], lower[i])[0];
+    let quarter = |i: usize| interleaved::<1>(eighth(i), eighth(i + 4));
+    let ([a0, b0], [a1, b1], [a2, b2], [a3, b3]) = (quarter(0), quarter(1), quarter(2), quarter(3));
+    let ([c0, d0], [c1, d1]) = (interleaved::<1>(a0, a2), interleaved::<1>(a1, a3));
+    let ([e0, f0], [e1, f1]) = (interleaved::<1>(b0, b2), interleaved::<1>(b1, b3));
+    let ([p3, p2], [p1, p0]) = (interleaved::<1>(c0, c1), interleaved::<1>(d0, d1));
+    let ([q0, q1], [q2, q3]) = (interleaved::<1>(e0, e1), interleaved::<1>(f0, f1));
+    [p3, p2, p1, p0, q0, q1, q2, q3]
 }
 
 /// Inverse of [`columns_of`]: each register holds two rows.
 #[inline(always)]
-fn rows_of(lines: Lines) -> [v128; 8] {
-    let twos: [_; 4] = std::array::from_fn(|i| interleaved::<1>(lines[2 * i], lines[2 * i + 1]));
-    let mut rows = lines;
-    for (i, row) in rows.iter_mut().enumerate() {
-        let (half, quarter) = (i / 4, i / 2 % 2);
-        let left = interleaved::<2>(twos[0][half], twos[1][half])[quarter];
-        let right = interleaved::<2>(twos[2][half], twos[3][half])[quarter];
-        *row = interleaved::<4>(left, right)[i % 2];
-    }
-    rows
+fn rows_of([p3, p2, p1, p0, q0, q1, q2, q3]: Lines) -> [v128; 8] {
+    let ([a, e], [b, f]) = (interleaved::<1>(p3, p2), interleaved::<1>(p1, p0));
+    let ([c, g], [d, h]) = (interleaved::<1>(q0, q1), interleaved::<1>(q2, q3));
+    let four = |a, b, c, d| {
+        let ([left_upper, left_lower], [right_upper, right_lower]) = (interleaved::<2>(a, b), interleaved::<2>(c, d));
+        let ([r0, r1], [r2, r3]) =
+            (interleaved::<4>(left_upper, right_upper), interleaved::<4>(left_lower, right_lower));
+        [r0, r1, r2, r3]
+    };
+    let ([r0, r1, r2, r3], [r4, r5, r6, r7]) = (four(a, b, c, d), four(e, f, g, h));
+    [r0, r1, r2, r3, r4, r5, r6, r7]
 }
 
 /// Filters the lines around an edge. Returns the range of lines that may have changed.
