@@ -164,7 +164,7 @@ test: $(VENV)/.packages test-language | $(CMAKE) ## The fast tests, in minutes
 
 test-all: test-rust test-python ## Everything that a change must pass
 
-HAS_WASI := $(shell rustc --print target-libdir --target wasm32-wasip1 2>/dev/null | xargs test -d && command -v node >/dev/null && echo yes)
+HAS_WASI := $(shell rustc --print target-libdir --target wasm32-wasip1 2>/dev/null | xargs -r test -d && command -v node >/dev/null && echo yes)
 
 # Skipped: tests that another test starts in a network namespace, and runs of hours.
 test-rust: test-wasm | $(CMAKE) ## The Rust half of all tests
