@@ -45,7 +45,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock crates/cli/src/observation/monitor.html $(wildcard crates/web/page/*) python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel sdist crates release install install-c web demo docs test test-all test-rust test-python test-language test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel sdist crates release install install-c web demo docs test test-all test-rust test-wasm test-python test-language test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -164,8 +164,10 @@ test: $(VENV)/.packages test-language | $(CMAKE) ## The fast tests, in minutes
 
 test-all: test-rust test-python ## Everything that a change must pass
 
+HAS_WASI := $(shell rustc --print target-libdir --target wasm32-wasip1 2>/dev/null | xargs -r test -d && command -v node >/dev/null && echo yes)
+
 # Skipped: tests that another test starts in a network namespace, and runs of hours.
-test-rust: | $(CMAKE) ## The Rust half of all tests
+test-rust: test-wasm | $(CMAKE) ## The Rust half of all tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
@@ -175,6 +177,15 @@ test-rust: | $(CMAKE) ## The Rust half of all tests
 	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
 	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost|rcgen|web-transport'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+
+# A panic in WebAssembly aborts, so that the harness prints nothing afterwards.
+test-wasm: ## The codec's kernels in WebAssembly, in Node; takes `rustup target add wasm32-wasip1`
+ifeq ($(HAS_WASI),yes)
+	RUSTFLAGS="-C target-feature=+simd128" CARGO_TARGET_WASM32_WASIP1_RUNNER="node --no-warnings $(CURDIR)/crates/vp8/tests/wasi.mjs" \
+		$(CARGO) test --quiet --locked --package lockstep-vp8 --lib --target wasm32-wasip1 -- --nocapture vector_ plane_
+else
+	@echo "== no Node, or no target wasm32-wasip1: the kernels of WebAssembly are not tested"
+endif
 
 test-language: ## Words, lengths of sentences and test names, by shared rules; see .ci/language.py
 	$(PYTHON) .ci/language.py

@@ -35,7 +35,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-MAX_BYTES = 1_200_000
+MAX_BYTES = 1_000_000
 """Bytes of the page with all that it loads."""
 SECONDS = 20.0
 """Time limit for what takes about a second on an idle machine."""

@@ -23,6 +23,17 @@ pub enum Route {
     Relayed,
 }
 
+impl Route {
+    /// Name in events, as in the serialized form.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Relayed => "relayed",
+        }
+    }
+}
+
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {

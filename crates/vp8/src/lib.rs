@@ -35,6 +35,8 @@ mod picture;
 mod predict;
 mod probabilities;
 mod quantization;
+#[cfg(simd128)]
+mod simd128;
 mod state;
 mod state_error;
 mod tables;

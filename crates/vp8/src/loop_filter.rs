@@ -12,6 +12,8 @@ mod limits;
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
+#[cfg(simd128)]
+mod simd128;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -21,8 +23,10 @@ use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 pub(crate) use limits::{Edge, Limits};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{chroma_columns, chroma_rows, luma_columns, luma_rows};
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", simd128)))]
 pub(crate) use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
+#[cfg(simd128)]
+pub(crate) use simd128::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 

@@ -8,13 +8,17 @@ mod angles;
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
+#[cfg(simd128)]
+mod simd128;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, transposed};
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", simd128)))]
 pub(crate) use portable::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
+#[cfg(simd128)]
+pub(crate) use simd128::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 

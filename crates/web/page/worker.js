@@ -7,7 +7,7 @@ const FRAME = 960; // samples of 20 ms
 // queue of the path. So further ones wait in the module. (lab: 2026-11-browser)
 const MAX_PENDING = 1;
 const MAX_DECODE_MS = 150; // of a packet of sound
-const KINDS = { watch: 'from_listener', talk: 'two_way', send: 'one_way' };
+const KINDS = { watch: 0, talk: 1, send: 2 };
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
@@ -111,7 +111,7 @@ async function join() {
   stopSound();
   const [connection] = crypto.getRandomValues(new Uint32Array(1));
   const { ticket, kind, width, height, rate } = options;
-  wasm.create(put(bytes.encode(JSON.stringify({ ticket, kind: KINDS[kind], width, height, rate, connection }))), now());
+  wasm.create(put(bytes.encode(ticket)), KINDS[kind], width, height, rate, connection, now());
   const made = json();
   if (made.error) return fail('ticket', made.error);
   if (typeof WebTransport === 'undefined') {

@@ -17,9 +17,9 @@ use lockstep_session::ticket::{ListenerKey, Ticket};
 use lockstep_transport::VideoFormat;
 use lockstep_units::Timestamp;
 use lockstep_vp8::{Parameters, Picture, State, decode, encode};
-use serde_json::{Value, json};
 
 use crate::client::{Client, ClientConfig, Output};
+use crate::json::{Json, object};
 use crate::report;
 
 /// State of the module.
@@ -64,35 +64,40 @@ impl Module {
         }
     }
 
-    fn put(&mut self, value: &Value) {
+    fn put(&mut self, value: &Json) {
         self.output = value.to_string().into_bytes();
     }
 
-    fn create(&mut self, length: usize, now: Timestamp) -> Result<Value, String> {
-        let options: Value = serde_json::from_slice(self.bytes(length)).map_err(|error| error.to_string())?;
-        let ticket: Ticket =
-            options["ticket"].as_str().unwrap_or_default().parse().map_err(|error| format!("{error}"))?;
+    fn create(
+        &mut self,
+        length: usize,
+        kind: u32,
+        (width, height, rate): (u32, u32, u32),
+        connection: u32,
+        now: Timestamp,
+    ) -> Result<Json, String> {
+        let text = String::from_utf8_lossy(self.bytes(length));
+        let ticket: Ticket = text.parse().map_err(|error| format!("{error}"))?;
         let ListenerKey::CertificateHash(hash) = ticket.key else {
             return Err("browsers cannot join with this ticket; start the other end with --web".to_owned());
         };
-        let kind = match options["kind"].as_str() {
-            Some("one_way") => CallKind::OneWay,
-            Some("from_listener") => CallKind::FromListener,
-            _ => CallKind::TwoWay,
+        let kind = match kind {
+            0 => CallKind::FromListener,
+            1 => CallKind::TwoWay,
+            _ => CallKind::OneWay,
         };
-        let number = |name: &str, default: u64| options[name].as_u64().unwrap_or(default);
+        let or = |number: u32, default: u32| if number == 0 { default } else { number };
         let format = VideoFormat {
-            width: number("width", 640).clamp(16, 4_096) as u16,
-            height: number("height", 360).clamp(16, 4_096) as u16,
-            frame_rate_numerator: number("rate", 30).clamp(1, 120) as u32,
+            width: or(width, 640).clamp(16, 4_096) as u16,
+            height: or(height, 360).clamp(16, 4_096) as u16,
+            frame_rate_numerator: or(rate, 30).clamp(1, 120),
             frame_rate_denominator: 1,
         };
-        let addresses: Vec<String> = ticket.addresses.iter().map(ToString::to_string).collect();
-        let connection = number("connection", 1) as u32;
-        let lip_sync = options["lipSync"].as_bool().unwrap_or(true);
-        let config = ClientConfig { ticket, kind, connection, format, lip_sync };
+        let addresses: Json = ticket.addresses.iter().map(ToString::to_string).collect();
+        let config = ClientConfig { ticket, kind, connection, format, lip_sync: true };
         self.client = Some(Client::new(config, now).map_err(|error| error.to_string())?);
-        Ok(json!({"addresses": addresses, "hash": hash}))
+        let hash: Json = hash.into_iter().collect();
+        Ok(object([("addresses", addresses), ("hash", hash)]))
     }
 
     /// The kind of the next output, with its bytes and numbers.
@@ -173,13 +178,13 @@ pub extern "C" fn output_number(place: usize) -> f64 {
     with(|module| module.numbers.get(place).copied().unwrap_or_default())
 }
 
-/// Makes the client from JSON: `ticket`, `kind`, `connection`, `width`, `height`, `rate`, `lipSync`. The output is JSON:
-/// `addresses` and `hash`, or `error`.
+/// Makes the client from the text of a ticket. `kind` is 0 to watch, 1 to talk, 2 to send; `connection` is a random
+/// number. A width, height or rate of 0 means the default. The output is JSON: `addresses` and `hash`, or `error`.
 #[unsafe(no_mangle)]
-pub extern "C" fn create(length: usize, now: f64) {
+pub extern "C" fn create(length: usize, kind: u32, width: u32, height: u32, rate: u32, connection: u32, now: f64) {
     with(|module| {
-        let made = module.create(length, at(now));
-        module.put(&made.unwrap_or_else(|error| json!({ "error": error })));
+        let made = module.create(length, kind, (width, height, rate), connection, at(now));
+        module.put(&made.unwrap_or_else(|error| object([("error", error.into())])));
     });
 }
 
@@ -311,7 +316,7 @@ pub extern "C" fn set_presence(muted: bool, camera_off: bool) {
 #[unsafe(no_mangle)]
 pub extern "C" fn statistics(now: f64) {
     with(|module| {
-        let value = module.client.as_ref().map_or(Value::Null, |client| report::statistics(at(now), client));
+        let value = module.client.as_ref().map_or(Json::Null, |client| report::statistics(at(now), client));
         module.put(&value);
     });
 }
@@ -355,6 +360,7 @@ pub extern "C" fn encode_frame(width: usize, height: usize, quantizer: u8) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     fn put(bytes: &[u8]) -> usize {
         with(|module| module.input = bytes.to_vec());
@@ -370,14 +376,14 @@ mod tests {
         Ticket { key, secret: [9; 16], addresses, rendezvous: Vec::new() }.to_string()
     }
 
-    fn created(options: &Value) -> Value {
-        create(put(options.to_string().as_bytes()), 5.0);
+    fn created(ticket: &str) -> Value {
+        create(put(ticket.as_bytes()), 0, 320, 0, 0, 1, 5.0);
         read()
     }
 
     #[test]
     fn ticket_yields_addresses_and_the_hash() {
-        let made = created(&json!({"ticket": ticket(ListenerKey::CertificateHash([8; 32])), "kind": "from_listener"}));
+        let made = created(&ticket(ListenerKey::CertificateHash([8; 32])));
         assert_eq!(made, json!({"addresses": ["192.0.2.7:4600"], "hash": vec![8; 32]}));
         opened(1_200, 6.0);
         assert_eq!((poll(true, 6.0), output_length()), (2, 21), "the request to join");
@@ -393,11 +399,9 @@ mod tests {
             ("LOCKSTEP-AAAA".to_owned(), "damaged"),
             (String::new(), "begins with"),
         ] {
-            let made = created(&json!({ "ticket": ticket }));
+            let made = created(&ticket);
             assert!(made["error"].as_str().is_some_and(|error| error.contains(part)), "{made}");
         }
-        create(put(b"{"), 5.0);
-        assert!(read()["error"].is_string());
     }
 
     #[test]

@@ -23,6 +23,8 @@ mod carrier;
 #[cfg(any(target_arch = "wasm32", test, doc))]
 mod client;
 #[cfg(any(target_arch = "wasm32", test, doc))]
+mod json;
+#[cfg(any(target_arch = "wasm32", test, doc))]
 mod listener;
 // The module does not contain itself.
 #[cfg(not(target_arch = "wasm32"))]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use crate::client::Client;
+use crate::json::{Json, object};
 use lockstep_call::{ReceivingEnd, SendingEnd};
+use lockstep_control::LimitedBy;
 use lockstep_session::messages::Delivery;
 use lockstep_session::{CallEvent, Ended, LiveError, TicketRefusal};
 use lockstep_units::Timestamp;
-use serde_json::{Value, json};
-
-use crate::client::Client;
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
@@ -38,83 +38,91 @@ fn name(error: &LiveError) -> &'static str {
 }
 
 /// An event as JSON, and the payload of a message.
-pub(crate) fn event(event: CallEvent) -> (Value, Vec<u8>) {
+pub(crate) fn event(event: CallEvent) -> (Json, Vec<u8>) {
+    // An object with its type and more members.
+    fn with<const N: usize>(kind: &'static str, members: [(&'static str, Json); N]) -> Json {
+        Json::Object([("type", kind.into())].into_iter().chain(members).collect())
+    }
     let value = match event {
-        CallEvent::Joined => json!({"type": "joined"}),
+        CallEvent::Joined => with("joined", []),
         CallEvent::StreamAnnounced { stream, name } => {
-            json!({"type": "stream", "stream": stream, "name": name.to_string()})
+            with("stream", [("stream", (stream as u64).into()), ("name", name.to_string().into())])
         }
-        CallEvent::PathChanged(route) => json!({"type": "path", "route": route}),
-        CallEvent::Interrupted => json!({"type": "interrupted"}),
-        CallEvent::Resumed => json!({"type": "resumed"}),
+        CallEvent::PathChanged(route) => with("path", [("route", route.name().into())]),
+        CallEvent::Interrupted => with("interrupted", []),
+        CallEvent::Resumed => with("resumed", []),
         CallEvent::PeerChanged(presence) => {
-            json!({"type": "presence", "muted": presence.muted, "cameraOff": presence.camera_off})
+            with("presence", [("muted", presence.muted.into()), ("cameraOff", presence.camera_off.into())])
         }
-        CallEvent::Stale { stream, age } => json!({"type": "stale", "stream": stream, "age": milliseconds(age)}),
-        CallEvent::Fresh { stream } => json!({"type": "fresh", "stream": stream}),
+        CallEvent::Stale { stream, age } => {
+            with("stale", [("stream", (stream as u64).into()), ("age", milliseconds(age).into())])
+        }
+        CallEvent::Fresh { stream } => with("fresh", [("stream", (stream as u64).into())]),
         CallEvent::Message(message) => {
             let channel = match message.delivery {
                 Delivery::Reliable => None,
                 Delivery::Latest { channel } => Some(channel),
             };
-            let value = json!({"type": "message", "channel": channel, "delay": milliseconds(message.delay)});
-            return (value, message.payload);
+            let members = [("channel", channel.into()), ("delay", milliseconds(message.delay).into())];
+            return (with("message", members), message.payload);
         }
-        CallEvent::Ended(ended) => {
-            let by = if ended == Ended::ByPeer { "peer" } else { "self" };
-            json!({"type": "ended", "by": by})
+        CallEvent::Ended(ended) => with("ended", [("by", if ended == Ended::ByPeer { "peer" } else { "self" }.into())]),
+        CallEvent::Failed(error) => {
+            with("failed", [("error", name(&error).into()), ("message", error.to_string().into())])
         }
-        CallEvent::Failed(error) => json!({"type": "failed", "error": name(&error), "message": error.to_string()}),
-        CallEvent::Warning(warning) => json!({"type": "warning", "message": warning.to_string()}),
+        CallEvent::Warning(warning) => with("warning", [("message", warning.to_string().into())]),
         // Statistics hold the same values.
-        _ => json!({"type": "quality"}),
+        _ => with("quality", []),
     };
     (value, Vec::new())
 }
 
-fn sending(now: Timestamp, end: &SendingEnd) -> Value {
+fn sending(now: Timestamp, end: &SendingEnd) -> Json {
     let (status, counts, format) = (end.status(now), end.statistics(), end.format());
-    json!({
-        "target": status.target.as_bps(),
-        "limitedBy": status.limited_by,
-        "quantizer": status.quantizer,
-        "roundTrip": status.round_trip_time.map(milliseconds),
-        "frames": counts.frames,
-        "framesLost": counts.frames_lost,
-        "captured": end.captured(),
-        "width": format.width,
-        "height": format.height,
-    })
+    object([
+        ("target", status.target.as_bps().into()),
+        ("limitedBy", status.limited_by.map(LimitedBy::name).into()),
+        ("quantizer", status.quantizer.into()),
+        ("roundTrip", status.round_trip_time.map(milliseconds).into()),
+        ("frames", counts.frames.into()),
+        ("framesLost", counts.frames_lost.into()),
+        ("captured", end.captured().into()),
+        ("width", format.width.into()),
+        ("height", format.height.into()),
+    ])
 }
 
-fn receiving(end: &ReceivingEnd) -> Value {
+fn receiving(end: &ReceivingEnd) -> Json {
     let counts = end.counts();
-    json!({
-        "frames": counts.decoded,
-        "late": counts.late,
-        "damaged": counts.undecodable + counts.mismatched,
-        "missing": end.missing(),
-        "jitter": milliseconds(end.jitter()),
-        "width": end.format().map(|format| format.width),
-        "height": end.format().map(|format| format.height),
-    })
+    object([
+        ("frames", counts.decoded.into()),
+        ("late", counts.late.into()),
+        ("damaged", (counts.undecodable + counts.mismatched).into()),
+        ("missing", end.missing().into()),
+        ("jitter", milliseconds(end.jitter()).into()),
+        ("width", end.format().map(|format| format.width).into()),
+        ("height", end.format().map(|format| format.height).into()),
+    ])
 }
 
 /// Statistics of a call. Times are in milliseconds, rates in bits per second.
-pub(crate) fn statistics(now: Timestamp, client: &Client) -> Value {
+pub(crate) fn statistics(now: Timestamp, client: &Client) -> Json {
     let (played, allowance) = (client.played(), client.allowance());
     let announced =
         client.receiving().iter().enumerate().filter(|(stream, end)| *stream == 0 || end.format().is_some());
-    json!({
-        "roundTrip": client.round_trip().map(milliseconds),
-        "sending": client.sending().iter().map(|end| sending(now, end)).collect::<Vec<_>>(),
-        "receiving": announced.map(|(_, end)| receiving(end)).collect::<Vec<_>>(),
-        "sound": {
-            "packets": played.playout.packets,
-            "concealedShare": played.concealed_share(),
-            "delay": client.sound_delay().map(milliseconds),
-            "bitrate": allowance.bitrate.as_bps(),
-            "loss": allowance.loss,
-        },
-    })
+    object([
+        ("roundTrip", client.round_trip().map(milliseconds).into()),
+        ("sending", client.sending().iter().map(|end| sending(now, end)).collect()),
+        ("receiving", announced.map(|(_, end)| receiving(end)).collect()),
+        (
+            "sound",
+            object([
+                ("packets", played.playout.packets.into()),
+                ("concealedShare", played.concealed_share().into()),
+                ("delay", client.sound_delay().map(milliseconds).into()),
+                ("bitrate", allowance.bitrate.as_bps().into()),
+                ("loss", allowance.loss.into()),
+            ]),
+        ),
+    ])
 }

@@ -6,6 +6,8 @@
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
+#[cfg(simd128)]
+mod simd128;
 mod subblock_differences;
 #[cfg(target_arch = "x86_64")]
 mod two_rows;
@@ -14,8 +16,10 @@ mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", simd128)))]
 pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
+#[cfg(simd128)]
+pub(crate) use simd128::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 

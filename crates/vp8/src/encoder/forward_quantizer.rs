@@ -3,6 +3,8 @@
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+#[cfg(simd128)]
+mod simd128;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -20,7 +22,9 @@ impl ForwardQuantizer {
         }
         #[cfg(target_arch = "aarch64")]
         return neon::quantize(self, coefficients, levels, restored);
-        #[cfg(not(target_arch = "aarch64"))]
+        #[cfg(simd128)]
+        return simd128::quantize(self, coefficients, levels, restored);
+        #[cfg(not(any(target_arch = "aarch64", simd128)))]
         self.quantize_portably(coefficients, levels, restored)
     }
 
@@ -42,7 +46,9 @@ impl ForwardQuantizer {
         }
         #[cfg(target_arch = "aarch64")]
         return neon::quantize_all(self, coefficients, levels, restored, ends);
-        #[cfg(not(target_arch = "aarch64"))]
+        #[cfg(simd128)]
+        return simd128::quantize_all(self, coefficients, levels, restored, ends);
+        #[cfg(not(any(target_arch = "aarch64", simd128)))]
         self.quantize_all_portably(coefficients, levels, restored, ends)
     }
 }

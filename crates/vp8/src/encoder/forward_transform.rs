@@ -6,6 +6,8 @@ mod angles;
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all functions"))]
 pub(crate) mod portable;
+#[cfg(simd128)]
+mod simd128;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -13,8 +15,10 @@ mod x86;
 pub(crate) use neon::{forward_dct, forward_dct_pair};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use portable::forward_wht;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64", simd128)))]
 pub(crate) use portable::{forward_dct, forward_dct_pair, forward_wht};
+#[cfg(simd128)]
+pub(crate) use simd128::{forward_dct, forward_dct_pair, forward_wht};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{forward_dct, forward_dct_pair, forward_wht};
 

@@ -79,7 +79,9 @@ pub(crate) fn filter<const W: usize, const H: usize>(
             }
             #[cfg(target_arch = "aarch64")]
             super::six_tap_neon::six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride);
-            #[cfg(not(target_arch = "aarch64"))]
+            #[cfg(simd128)]
+            super::six_tap_simd128::six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride);
+            #[cfg(not(any(target_arch = "aarch64", simd128)))]
             six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride);
         }
         (Interpolation::Bilinear, ..) => {
