@@ -41,13 +41,7 @@ class Call extends EventTarget {
   }
 
   /** Ends the call with its page. */
-  #leave = ({ persisted }) => {
-    this.close();
-    if (!persisted) return;
-    // The browser keeps the page, and freezes the worker before it can say goodbye. The end of the worker ends the session.
-    this.#worker.terminate();
-    this.#handle({ type: 'ended', by: 'self' });
-  };
+  #leave = () => this.close();
 
   #handle(data) {
     switch (data.type) {

@@ -42,7 +42,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(3);
 const LEFT: u32 = 0;
 const FAILED: u32 = 1;
 
-/// Serves WebSockets, each with a session of its own.
+/// Serves WebSockets, each with a separate session.
 pub fn talk(sessions: PageSessions) -> Talk {
     Arc::new(move |bytes, tcp| serve(bytes, tcp, &sessions))
 }
@@ -244,7 +244,6 @@ mod tests {
             (Message::text("a"), CloseCode::Unsupported),
         ] {
             let mut page = page();
-            page.send(Message::binary(vec![CONTROL; 16 << 10])).expect("it reads");
             page.send(message).expect("it reads");
             let Message::Close(Some(frame)) = page.read().expect("an answer") else { panic!("no close frame") };
             assert_eq!(frame.code, code);

@@ -1,7 +1,7 @@
 //! Session that stands in for a page without WebTransport.
 //!
 //! The page sends by a WebSocket what others send by WebTransport. A program on the listener's machine passes it on in
-//! a session of its own, over loopback. So the listener has one kind of page, and the same limits and checks for all.
+//! a separate session, over loopback. So the listener has one kind of page, and the same limits and checks for all.
 //!
 //! ```text
 //!  page <-- WebSocket --> driver <-- PageSession --> UDP on loopback <--> listener
