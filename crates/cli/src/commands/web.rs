@@ -281,10 +281,15 @@ mod tests {
             .expect("TLS 1.3")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = "localhost".try_into().expect("a name");
-        let tls = rustls::ClientConnection::new(Arc::new(config), name).expect("a client");
-        let socket = std::net::TcpStream::connect(address).expect("it listens");
-        let mut stream = rustls::StreamOwned::new(tls, socket);
+        let config = Arc::new(config);
+        let connect = || {
+            let name = "localhost".try_into().expect("a name");
+            let tls = rustls::ClientConnection::new(config.clone(), name).expect("a client");
+            let socket = std::net::TcpStream::connect(address).expect("it listens");
+            socket.set_read_timeout(Some(PATIENCE)).expect("it is no zero");
+            rustls::StreamOwned::new(tls, socket)
+        };
+        let mut stream = connect();
         std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
         let mut answer = String::new();
         std::io::Read::read_to_string(&mut stream, &mut answer).expect("it closes properly");
@@ -292,6 +297,22 @@ mod tests {
         for header in ["script-src 'self' 'wasm-unsafe-eval'", "default-src 'none'", "Opener-Policy: same-origin"] {
             assert!(answer.contains(header), "{header}");
         }
+        let mut stream = connect();
+        let asked = format!(
+            "GET /socket HTTP/1.1\r\nHost: {address}\r\nOrigin: https://{address}\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        std::io::Write::write_all(&mut stream, asked.as_bytes()).expect("it reads");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut stream, &mut byte).expect("it answers");
+            head.extend(byte);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+        let mut socket = tungstenite::WebSocket::from_raw_socket(stream, tungstenite::protocol::Role::Client, None);
+        socket.send(tungstenite::Message::text("no data of a session")).expect("it reads");
+        assert!(matches!(socket.read(), Ok(tungstenite::Message::Close(Some(_)))));
         fs::write(&files.key, "no key").expect("it is writable");
         let error = format!("{:#}", arguments.serve(&listener()).expect_err("it is no key"));
         assert!(error.contains("--web-certificate") && error.contains("key.pem"), "{error}");
