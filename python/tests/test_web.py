@@ -211,6 +211,53 @@ def test_page_sends_to_a_receiver(tmp_path: Path, browser: Browser) -> None:
     assert shown.stat().st_size > 1_000
 
 
+def by_websocket(link: re.Match[str]) -> str:
+    return f"{link[1]}?transport=websocket#{link[2]}"
+
+
+def test_websocket_carries_pictures_and_sound_both_ways(tmp_path: Path, browser: Browser) -> None:
+    heard = tmp_path / "heard.wav"
+    with running(tmp_path, *TALK, "--audio", "tone", "--audio-output", str(heard)) as talk:
+        page = browser.open(by_websocket(talk.find(LINK)))
+        joined(page)
+        until(page, is_talking)
+        found = until(page, lambda now: now["sound"]["packets"] > 50 and now["sound"]["concealedShare"] < 0.2)
+        assert found["transport"] == "websocket"
+        assert page.inner_text("#transport") == "Connected by WebSocket: the delay is higher."
+        page.evaluate("window.lockstepCall.sendMessage(new Uint8Array(60_000))")
+        page.wait_for_timeout(4_000)
+        page.click("#leave")
+        page.wait_for_selector("body[data-state=lobby]")
+        assert page.inner_text("#status") == "The call is over."
+        talk.process.wait(SECONDS)
+        assert talk.process.returncode == 0
+    with wave.open(str(heard)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    assert np.abs(samples.astype(int)).max() > 1_000
+
+
+def test_websocket_is_used_when_udp_is_blocked(tmp_path: Path, browser: Browser) -> None:
+    with running(tmp_path, *TALK) as talk:
+        link = talk.find(LINK)
+        with running(tmp_path, "emulate", link[2], "--loss", "100%", "--status", "none") as path:
+            page = browser.open(f"{link[1]}#{path.find(TICKET)[0]}")
+            joined(page, "#watch")
+            assert until(page, lambda now: now["counters"]["shown"] > 20)["transport"] == "websocket"
+
+
+def test_call_ends_with_its_tab(tmp_path: Path, browser: Browser) -> None:
+    for link_of in (lambda link: link[0], by_websocket):
+        for leave in (lambda page: page.close(), lambda page: page.goto("about:blank")):
+            # The listener would wait longer than the test.
+            with running(tmp_path, *TALK, "--idle-seconds", "300") as talk:
+                page = browser.open(link_of(talk.find(LINK)))
+                joined(page, "#watch")
+                until(page, lambda now: now["counters"]["shown"] > 20)
+                leave(page)
+                talk.process.wait(SECONDS)
+                assert talk.process.returncode == 0, talk.text()
+
+
 def test_datagrams_wait_in_the_module_over_a_lossy_path(tmp_path: Path, browser: Browser) -> None:
     with running(tmp_path, "receive", "--web", "--listen", "127.0.0.1:0") as receive:
         link = receive.find(LINK)
@@ -258,10 +305,11 @@ def test_call_survives_loss_and_an_outage(tmp_path: Path, browser: Browser) -> N
 def test_wrong_and_used_tickets_are_explained(tmp_path: Path, browser: Browser) -> None:
     with running(tmp_path, *TALK) as talk, running(tmp_path, *TALK) as other:
         link, stranger = talk.find(LINK), other.find(LINK)
-        page = browser.open(f"{link[1]}#{with_secret_of(link[2], stranger[2])}")
-        page.click("#watch")
-        page.wait_for_selector("#status:has-text('another link')")
-        page.goto("about:blank")
+        for transport in ("", "?transport=websocket"):
+            page = browser.open(f"{link[1]}{transport}#{with_secret_of(link[2], stranger[2])}")
+            page.click("#watch")
+            page.wait_for_selector("#status:has-text('another link')")
+            page.goto("about:blank")
         page.goto(link[0])
         joined(page, "#watch")
         second = browser.open(link[0])
@@ -327,21 +375,41 @@ wait();
 """
 
 
+@contextlib.contextmanager
+def firefox_in_call(folder: Path, link: str, button: str, preferences: dict[str, bool]) -> Iterator[tuple[Any, Any]]:
+    """Firefox whose page is in a call, and the statistics of the page."""
+    page = firefox_end.Browser(folder / "profile", link, {**FAKE_DEVICES, **preferences})
+    try:
+        element = page.ask("WebDriver:FindElement", using="css selector", value=button)["value"]
+        page.ask("WebDriver:ElementClick", id=next(iter(element.values())))
+        # The script has as long as Marionette permits: 30 s.
+        yield page, page.ask("WebDriver:ExecuteAsyncScript", script=IN_CALL, args=[])["value"]
+    finally:
+        page.quit()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "button", "streams"), [(TALK, "#join", 1), (("send", *TALK[1:4]), "#watch", 0)])
-def test_firefox_receives_and_sends(tmp_path: Path, words: tuple[str, ...], button: str, streams: int) -> None:
+@pytest.mark.parametrize(
+    ("words", "button", "streams", "has_webtransport"),
+    [(TALK, "#join", 1, True), (("send", *TALK[1:4]), "#watch", 0, True), (TALK, "#join", 1, False)],
+)
+def test_firefox_receives_and_sends(
+    tmp_path: Path, words: tuple[str, ...], button: str, streams: int, *, has_webtransport: bool
+) -> None:
     if lacking := firefox.missing():
         pytest.skip(lacking)
-    with running(tmp_path, *words) as ours:
-        page = firefox_end.Browser(tmp_path / "profile", ours.find(LINK)[0], FAKE_DEVICES)
-        try:
-            element = page.ask("WebDriver:FindElement", using="css selector", value=button)["value"]
-            page.ask("WebDriver:ElementClick", id=next(iter(element.values())))
-            # The script has as long as Marionette permits: 30 s.
-            found = page.ask("WebDriver:ExecuteAsyncScript", script=IN_CALL, args=[])["value"]
-            assert len(found["sending"]) == streams
-        finally:
-            page.quit()
+    preferences = {"network.webtransport.enabled": has_webtransport}
+    with (
+        running(tmp_path, *words) as ours,
+        firefox_in_call(tmp_path, ours.find(LINK)[0], button, preferences) as (page, found),
+    ):
+        assert len(found["sending"]) == streams
+        assert found["transport"] == ("webtransport" if has_webtransport else "websocket")
+        if not has_webtransport:
+            # Firefox closes a WebSocket with its tab, and sometimes leaves a WebTransport open.
+            page.ask("WebDriver:NewWindow", type="tab")
+            page.ask("WebDriver:CloseWindow")
+            ours.process.wait(SECONDS)
 
 
 def test_module_decodes_as_the_command(tmp_path: Path) -> None:

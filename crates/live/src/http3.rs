@@ -14,6 +14,7 @@
 //! | further ones | | reset |
 
 mod parser;
+mod stand_in;
 
 use std::collections::VecDeque;
 
@@ -28,6 +29,7 @@ pub(crate) use parser::Malformed;
 #[doc(hidden)]
 pub use parser::read_streams;
 use parser::{ControlStream, Purpose, RequestEvent, RequestStream, Start};
+pub use stand_in::{PageData, PageSession, PageSessions};
 
 /// Streams of a page that may be open at a time. Bidirectional: CONNECT, control messages, messages of the application,
 /// and one that is being reset. Unidirectional: settings, two of QPACK, and three that are being reset.

@@ -51,6 +51,8 @@ pub use connection::Traffic;
 pub use devices::{open_loudspeaker, open_microphone};
 pub use display_queue::Shown;
 pub use handle::CallHandle;
+#[cfg(feature = "web")]
+pub use http3::{PageData, PageSession, PageSessions};
 pub use identity::Identity;
 pub use lockstep_session::control::CallKind;
 pub use lockstep_session::messages::{

@@ -34,7 +34,7 @@ pub type Qlog = Box<dyn Write + Send + Sync>;
 
 /// Transport configuration of QUIC; times in the log start at `begun`. `streams` may be open at a time in each
 /// direction: bidirectional and unidirectional ones.
-fn transport(streams: [u32; 2], qlog: Option<(Qlog, Instant)>) -> Result<Arc<TransportConfig>, LiveError> {
+fn transport(streams: [u32; 2], qlog: Option<(Qlog, Instant)>) -> Result<TransportConfig, LiveError> {
     let mut config = TransportConfig::default();
     // Lockstep acknowledges datagrams itself. QUIC's acknowledgements share their packets.
     let mut acknowledgements = AckFrequencyConfig::default();
@@ -62,7 +62,7 @@ fn transport(streams: [u32; 2], qlog: Option<(Qlog, Instant)>) -> Result<Arc<Tra
     if let Some((qlog, begun)) = qlog {
         add_log(&mut config, qlog, begun)?;
     }
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 /// Makes connections log their packets to `qlog`.
@@ -112,7 +112,7 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
     // These limits precede the choice of the protocol. The window of the connection bounds what may wait in any case.
     let streams = if identity.admits_browsers() { http3::STREAMS } else { NATIVE_STREAMS };
     config
-        .transport_config(transport(streams, qlog)?)
+        .transport_config(Arc::new(transport(streams, qlog)?))
         .migration(true)
         .max_incoming(MAX_INCOMING)
         .incoming_buffer_size(INCOMING_BYTES)
@@ -124,6 +124,23 @@ pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Resu
 pub(crate) fn dialling(key: &ListenerKey, qlog: Option<(Qlog, Instant)>) -> Result<ClientConfig, LiveError> {
     let crypto = QuicClientConfig::try_from(client(key)?).map_err(|error| wrong(&error))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(transport(NATIVE_STREAMS, qlog)?);
+    config.transport_config(Arc::new(transport(NATIVE_STREAMS, qlog)?));
+    Ok(config)
+}
+
+/// Configuration of a session that stands in for a page, with the holder of `key`. Received datagrams of at most
+/// `waiting` bytes wait for the page; the oldest are dropped.
+#[cfg(feature = "web")]
+pub(crate) fn standing_in(key: &ListenerKey, waiting: usize) -> Result<ClientConfig, LiveError> {
+    let mut tls = client(key)?;
+    tls.alpn_protocols = vec![crate::identity::HTTP3.to_vec()];
+    let crypto = QuicClientConfig::try_from(tls).map_err(|error| wrong(&error))?;
+    let mut transport = transport([0, 1], None)?;
+    // The listener's keep-alives are far more frequent.
+    transport
+        .max_idle_timeout(Some(crate::connection::PATIENCE.try_into().map_err(|error| wrong(&error))?))
+        .datagram_receive_buffer_size(Some(waiting));
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(Arc::new(transport));
     Ok(config)
 }

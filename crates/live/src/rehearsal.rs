@@ -9,6 +9,7 @@ mod meeting;
 mod nat;
 mod page;
 mod soak;
+mod stand_in;
 mod survival;
 
 use std::net::SocketAddr;

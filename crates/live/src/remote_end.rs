@@ -66,6 +66,15 @@ impl Listener {
         let rendezvous = self.rendezvous.clone();
         Ok(Ticket { key: self.identity.key(), secret: self.identity.secret(), addresses, rendezvous })
     }
+
+    /// Opens sessions for pages without WebTransport, with this listener and those for its next calls.
+    ///
+    /// # Errors
+    /// The sockets have no address, or the identity is not for browsers.
+    #[cfg(feature = "web")]
+    pub fn page_sessions(&self) -> Result<crate::PageSessions, LiveError> {
+        crate::PageSessions::new(&self.identity, self.sockets.local_address()?)
+    }
 }
 
 /// The other end of a call.

@@ -115,6 +115,22 @@ impl Sockets {
         }
     }
 
+    /// Address at which programs of this machine reach these sockets.
+    ///
+    /// # Errors
+    /// The system does not report it.
+    pub fn local_address(&self) -> Result<SocketAddr, SystemError> {
+        let socket = self.v4.as_ref().or(self.v6.as_ref());
+        let mut address = socket.map_or(Ok((Ipv4Addr::LOCALHOST, 0).into()), UdpSocket::local_addr);
+        if let Ok(address) = &mut address
+            && address.ip().is_unspecified()
+        {
+            let is_v4 = address.is_ipv4();
+            address.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        }
+        address.map_err(SystemError::Socket)
+    }
+
     /// Addresses at which others may reach these sockets, as far as this machine knows.
     ///
     /// They are the source addresses of routes to distant networks. Without such a route, as on a cable between two

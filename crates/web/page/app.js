@@ -10,7 +10,9 @@ const TEXTS = {
   ticket_used: 'This link was used already. It is valid for one call: ask for a new one.',
   ticket_busy: 'The other end is in a call. Try again later.',
   other_version: 'The other end has another version of Lockstep. Update it, then reload this page.',
-  no_webtransport: 'This browser has no WebTransport. Use a current Chrome, Edge, Firefox or Safari.',
+  no_webtransport:
+    'This browser has no WebTransport, and this host has no WebSocket for it. ' +
+    'Use a current Chrome, Edge, Firefox or Safari, or ask for a link to the command itself.',
   unanswered: 'Nobody answered. Check that the other end still waits, and that this network reaches it.',
   silent: 'The connection was lost.',
   connection: 'The connection broke.',
@@ -131,7 +133,8 @@ async function start(withCamera) {
       show('preview', camera);
     }
     say('Joining…');
-    call = await join(ticket, { video: freshCanvas(), ...size() });
+    const transport = new URLSearchParams(location.search).get('transport') ?? 'auto';
+    call = await join(ticket, { video: freshCanvas(), transport, ...size() });
     window.lockstepCall = call; // for the console and for tests
     began();
   } catch (error) {
@@ -163,6 +166,7 @@ function began() {
     const off = [detail.muted && 'muted', detail.cameraOff && 'has the camera off'].filter(Boolean);
     notice(off.length ? `The other end is ${off.join(' and ')}.`.replace('is has', 'has') : '');
   });
+  element('transport').hidden = call.transport !== 'websocket';
   call.addEventListener('size', () => notice(''), { once: true });
   call.addEventListener('interrupted', () => notice('The connection is interrupted…'));
   call.addEventListener('resumed', () => notice(''));
@@ -309,6 +313,7 @@ function rows(last, current, seconds) {
     );
   }
   table.push(
+    ['Transport', current.transport === 'websocket' ? 'WebSocket' : 'WebTransport'],
     ['Round trip', time(current.roundTrip)],
     ['Delay of sound', time(current.sound.delay)],
     ['Sound concealed', `${(100 * current.sound.concealedShare).toFixed(1)} %`],
@@ -376,12 +381,8 @@ element('form').addEventListener('submit', (event) => {
 });
 element('watch').addEventListener('click', () => start(false));
 window.addEventListener('hashchange', () => takeTicket() && !call && say('Ready to join.'));
-window.addEventListener('pagehide', () => call?.close());
 
-if (typeof WebTransport === 'undefined') {
-  say(TEXTS.no_webtransport, true);
-  for (const id of ['join', 'watch']) element(id).disabled = true;
-} else if (takeTicket()) {
+if (takeTicket()) {
   say('Ready to join.');
 } else {
   element('ticket-field').hidden = false;

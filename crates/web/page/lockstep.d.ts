@@ -1,6 +1,9 @@
 /** Direction of the pictures: both ways, to this page, or from this page. */
 export type Kind = 'talk' | 'watch' | 'send';
 
+/** What carries a call. A WebSocket delays pictures on paths with loss. */
+export type Transport = 'webtransport' | 'websocket';
+
 export interface JoinOptions {
   /** Canvas that shows the other end; its control is transferred to a worker. */
   video?: HTMLCanvasElement;
@@ -8,6 +11,8 @@ export interface JoinOptions {
   sound?: boolean;
   /** Kind of call; `auto` follows the listener. Default: `auto`. */
   kind?: Kind | 'auto';
+  /** `auto` uses a WebSocket where WebTransport is missing or not answered in 4 s; the command must serve the page. */
+  transport?: Transport | 'auto';
   /** Largest width of sent pictures. Default: 640. */
   width?: number;
   /** Largest height of sent pictures. Default: 360. */
@@ -81,6 +86,7 @@ export interface ReceivingStatistics {
 }
 
 export interface Statistics {
+  transport: Transport;
   roundTrip: number | null;
   sending: SendingStatistics[];
   receiving: ReceivingStatistics[];
@@ -106,6 +112,7 @@ export interface Statistics {
 /** Events: `joined`, `message`, `presence`, `interrupted`, `resumed`, `size`, `ended`, `failed`. */
 export interface Call extends EventTarget {
   readonly kind: Kind;
+  readonly transport: Transport;
   /** Presence of the other end. */
   readonly peer: Presence;
   /** Resolves at the end of the call: `null`, or the error. */

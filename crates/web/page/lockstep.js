@@ -29,14 +29,19 @@ class Call extends EventTarget {
     super();
     this.#worker = worker;
     this.kind = null;
+    this.transport = null;
     this.peer = { muted: false, cameraOff: false };
     this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
+    addEventListener('pagehide', this.#leave);
     worker.onmessage = ({ data }) => this.#handle(data);
     worker.onerror = (event) => {
       event.preventDefault();
       this.#handle({ type: 'failed', error: 'internal', message: `the page failed: ${event.message}` });
     };
   }
+
+  /** Ends the call with its page. */
+  #leave = () => this.close();
 
   #handle(data) {
     switch (data.type) {
@@ -49,6 +54,7 @@ class Call extends EventTarget {
       }
       case 'joined':
         this.kind = data.kind;
+        this.transport = data.transport;
         break;
       case 'presence':
         this.peer = { muted: data.muted, cameraOff: data.cameraOff };
@@ -67,6 +73,7 @@ class Call extends EventTarget {
   }
 
   #end() {
+    removeEventListener('pagehide', this.#leave);
     this.#stopSending();
     this.#audio?.close();
     this.#audio = null;
@@ -192,15 +199,19 @@ class Call extends EventTarget {
 /**
  * Joins the call of a ticket, or of a link that holds one.
  *
- * `kind` is `talk`, `watch` or `send`, or `auto` to follow the listener.
+ * `kind` is `talk`, `watch` or `send`, or `auto` to follow the listener. `transport` is `webtransport` or `websocket`,
+ * or `auto` for a WebSocket where WebTransport fails.
  */
-export async function join(link, { video, sound = true, kind = 'auto', width = 640, height = 360, rate = 30 } = {}) {
+export async function join(
+  link,
+  { video, sound = true, kind = 'auto', transport = 'auto', width = 640, height = 360, rate = 30 } = {},
+) {
   const ticket = ticketIn(link);
   if (!ticket) throw new CallError('ticket', 'a ticket begins with LOCKSTEP-; ask for a new link');
   const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
   const call = new Call(worker);
   const others = kind === 'auto' ? ['watch', 'send'] : [];
-  const options = { ticket, kind: kind === 'auto' ? 'talk' : kind, others, width, height, rate };
+  const options = { ticket, kind: kind === 'auto' ? 'talk' : kind, others, transport, width, height, rate };
   const canvas = video?.transferControlToOffscreen();
   worker.postMessage({ type: 'join', options, canvas }, canvas ? [canvas] : []);
   const joined = new Promise((resolve) => call.addEventListener('joined', resolve, { once: true }));

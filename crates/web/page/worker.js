@@ -2,17 +2,21 @@
 //
 // The module is a state machine (crates/web/src/abi.rs). `pump` passes its outputs on until it waits for a time.
 
+import { SocketSession } from './socket.js';
+
 const FRAME = 960; // samples of 20 ms
 // Datagrams that wait in the browser. Its congestion control holds them back, and the controller takes that wait for a
 // queue of the path. So further ones wait in the module. (lab: 2026-11-browser)
 const MAX_PENDING = 1;
 const MAX_DECODE_MS = 150; // of a packet of sound
+// How long WebTransport may take before a WebSocket is tried beside it; a network that blocks UDP gives no answer.
+const WEBTRANSPORT_MS = 4_000;
 const KINDS = { watch: 0, talk: 1, send: 2 };
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
 /** @type {any} */ let wasm;
-/** @type {WebTransport | null} */ let session = null;
+/** @type {WebTransport | SocketSession | null} */ let session = null;
 let call = 0; // number of the attempt; events of earlier ones are ignored
 let datagrams, control, messages;
 let pending = 0;
@@ -79,16 +83,8 @@ async function load() {
   wasm = instance.exports;
 }
 
-/** Opens a session with the first address that answers. */
-async function connect(addresses, hash) {
-  const value = new Uint8Array(hash);
-  const open = (address) =>
-    new WebTransport(`https://${address}/lockstep`, {
-      serverCertificateHashes: [{ algorithm: 'sha-256', value }],
-      congestionControl: 'low-latency',
-      requireUnreliable: true,
-    });
-  const sessions = addresses.map(open);
+/** The first session of several that opens; the others are closed. */
+async function first(sessions) {
   for (const each of sessions) each.closed.catch(() => {});
   const won = await Promise.any(sessions.map((each) => each.ready.then(() => each)));
   for (const other of sessions) {
@@ -103,6 +99,45 @@ async function connect(addresses, hash) {
   return won;
 }
 
+/** Opens a session by WebTransport with the first address that answers. */
+async function openWebTransport(addresses, hash) {
+  if (typeof WebTransport === 'undefined') throw new Error('this browser has no WebTransport');
+  const value = new Uint8Array(hash);
+  const open = (address) =>
+    new WebTransport(`https://${address}/lockstep`, {
+      serverCertificateHashes: [{ algorithm: 'sha-256', value }],
+      congestionControl: 'low-latency',
+      requireUnreliable: true,
+    });
+  return first(addresses.map(open));
+}
+
+/** Opens a WebSocket to the command that serves this page. */
+async function openSocket() {
+  const url = new URL('./socket', import.meta.url);
+  url.protocol = url.protocol.replace('http', 'ws');
+  return first([new SocketSession(url)]);
+}
+
+/** Opens a session: by WebTransport, else by a WebSocket, unless the options name one of them. */
+async function connect(addresses, hash) {
+  if (options.transport === 'websocket') return openSocket();
+  const direct = openWebTransport(addresses, hash);
+  if (options.transport === 'webtransport') return direct;
+  const late = new Promise((resolve) => setTimeout(resolve, WEBTRANSPORT_MS));
+  const socket = Promise.race([late, direct.catch(() => {})]).then((opened) => opened ?? openSocket());
+  try {
+    const won = await Promise.any([direct, socket]);
+    // Another attempt need not wait again.
+    if (won instanceof SocketSession) options.transport = 'websocket';
+    for (const attempt of [direct, socket]) attempt.then((opened) => opened !== won && opened.close(), () => {});
+    return won;
+  } catch {
+    // WebTransport is what should have worked.
+    return direct;
+  }
+}
+
 async function join() {
   const attempt = ++call;
   const isCurrent = () => attempt === call && !isOver;
@@ -114,14 +149,15 @@ async function join() {
   wasm.create(put(bytes.encode(ticket)), KINDS[kind], width, height, rate, connection, now());
   const made = json();
   if (made.error) return fail('ticket', made.error);
-  if (typeof WebTransport === 'undefined') {
-    return fail('no_webtransport', 'this browser has no WebTransport; use a current Chromium, Firefox or Safari');
-  }
   schedule(); // the wait has a limit
   try {
     session = await connect(made.addresses, made.hash);
   } catch (error) {
     const reason = error?.errors?.[0]?.message ?? error?.message ?? String(error);
+    if (isCurrent() && typeof WebTransport === 'undefined' && options.transport !== 'websocket') {
+      const remedy = 'use a current Chromium, Firefox or Safari, or a link to the command itself: --web=HOST:PORT';
+      return fail('no_webtransport', `this browser has no WebTransport, and this host no WebSocket for it; ${remedy}`);
+    }
     return isCurrent() && fail('unanswered', `nobody answered at ${made.addresses.join(', ')}: ${reason}`);
   }
   const own = session;
@@ -260,6 +296,8 @@ function handle(kind) {
   }
 }
 
+const transport = () => (session instanceof SocketSession ? 'websocket' : 'webtransport');
+
 function handleEvent(event) {
   if (event.type === 'failed' && event.error === 'other_kind' && options.others?.length) {
     // The listener refuses another kind of call without using up the ticket.
@@ -271,6 +309,7 @@ function handleEvent(event) {
   if (event.type === 'joined') {
     options.others = [];
     event.kind = options.kind;
+    event.transport = transport();
   }
   if (event.type !== 'quality') post(event);
 }
@@ -580,7 +619,7 @@ self.onmessage = async ({ data }) => {
       let statistics = null;
       if (wasm && !isOver) {
         guarded(() => (wasm.statistics(now()), (statistics = json())));
-        if (statistics) Object.assign(statistics, { counters: { ...counters, pending, memory: wasm.memory.buffer.byteLength } });
+        if (statistics) Object.assign(statistics, { transport: transport(), counters: { ...counters, pending, memory: wasm.memory.buffer.byteLength } });
       }
       post({ type: 'statistics', id: data.id, statistics });
       break;

@@ -29,6 +29,7 @@ pub const FILES: &[PageFile] = &[
     page_file!("app.js", "text/javascript; charset=utf-8"),
     page_file!("lockstep.js", "text/javascript; charset=utf-8"),
     page_file!("worker.js", "text/javascript; charset=utf-8"),
+    page_file!("socket.js", "text/javascript; charset=utf-8"),
     page_file!("sound.js", "text/javascript; charset=utf-8"),
     page_file!("lockstep.wasm", "application/wasm"),
     page_file!("icon.svg", "image/svg+xml"),

@@ -257,7 +257,8 @@ impl ListeningArguments {
                  only; name an address at which others reach it with --address HOST:PORT"
             );
         }
-        Ok((listener, ListenerTicket { ticket, page: self.web.serve()?, is_printed: false }))
+        let page = self.web.serve(&listener)?;
+        Ok((listener, ListenerTicket { ticket, page, is_printed: false }))
     }
 }
 

@@ -20,6 +20,7 @@ pub mod trace;
 pub mod tunnel;
 pub mod viewers;
 pub mod web;
+mod web_socket;
 
 use anyhow::Result;
 use clap::Subcommand;

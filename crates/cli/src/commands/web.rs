@@ -12,14 +12,18 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use lockstep_live::Listener;
 use lockstep_web::page::FILES;
 
+use super::web_socket;
 use crate::observation::http::{self, Answer, Site};
 
 /// What the page may load, next to the directives of every site: its own files, and WebTransport to any listener.
 const POLICY: &str = "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self' https:; media-src 'self' blob:";
-/// Browsers that load the page at once, with up to six connections each.
+/// Path of the WebSocket for browsers without WebTransport, next to the page (see `socket.js`).
+const SOCKET: &str = "/socket";
+/// Browsers that load the page or have a WebSocket at once, with up to six connections each.
 const MAX_CLIENTS: usize = 64;
 /// Time in which a client must have read a file of about a megabyte.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -93,13 +97,18 @@ impl WebArguments {
         self.web.is_some()
     }
 
-    /// Serves the page until the process ends, and returns its link without a ticket; `None` without --web.
+    /// Serves the page until the process ends, with a WebSocket to `listener`. Returns its link without a ticket; `None`
+    /// without --web.
     ///
     /// # Errors
     /// If the port cannot be opened, or the certificate cannot be read.
-    pub fn serve(&self) -> Result<Option<String>> {
+    pub fn serve(&self, listener: &Listener) -> Result<Option<String>> {
         let pages = Arc::new(|path: &str, _: &str| page(path));
-        let site = Site { pages, policy: POLICY, most_clients: MAX_CLIENTS, patience: PATIENCE, tls: None };
+        let socket = match &self.web {
+            Some(Place::Here(_) | Place::Host(..)) => Some((SOCKET, web_socket::talk(listener.page_sessions()?))),
+            Some(Place::Elsewhere(_)) | None => None,
+        };
+        let site = Site { pages, socket, policy: POLICY, most_clients: MAX_CLIENTS, patience: PATIENCE, tls: None };
         Ok(match (&self.web, &self.web_certificate) {
             (None, _) => None,
             (Some(Place::Here(address)), None) => {
@@ -188,7 +197,14 @@ pub fn run(command: &WebCommand) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_live::Identity;
+
     use super::*;
+
+    fn listener() -> Listener {
+        let identity = Identity::for_browsers().expect("there are random numbers");
+        Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), identity).expect("a port is free")
+    }
 
     #[test]
     fn page_without_a_certificate_is_for_this_machine_only() {
@@ -197,7 +213,7 @@ mod tests {
         }
         for text in ["calls.example.org:443", "192.0.2.7:4443", "[2001:db8::7]:4443"] {
             let arguments = WebArguments { web: Some(place(text).expect(text)), web_certificate: None };
-            let error = arguments.serve().expect_err(text).to_string();
+            let error = arguments.serve(&listener()).expect_err(text).to_string();
             assert!(error.contains("--web-certificate"), "{error}");
         }
         for wrong in
@@ -211,7 +227,10 @@ mod tests {
     fn page_at_another_host_is_named_by_its_link() {
         let web = Some(place("https://example.org/call/").expect("a link"));
         let arguments = WebArguments { web, web_certificate: None };
-        assert_eq!(arguments.serve().expect("nothing is opened").as_deref(), Some("https://example.org/call/"));
+        assert_eq!(
+            arguments.serve(&listener()).expect("nothing is opened").as_deref(),
+            Some("https://example.org/call/")
+        );
     }
 
     #[test]
@@ -252,7 +271,7 @@ mod tests {
         let files = CertificateFiles { certificate: certificate_file, key: key_file };
         let arguments =
             WebArguments { web: Some(Place::Host("localhost".to_owned(), 0)), web_certificate: Some(files.clone()) };
-        let link = arguments.serve().expect("a port is free").expect("a link");
+        let link = arguments.serve(&listener()).expect("a port is free").expect("a link");
         let address = link.strip_prefix("https://").and_then(|link| link.strip_suffix('/')).expect("https");
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate.der().clone()).expect("a certificate");
@@ -262,10 +281,15 @@ mod tests {
             .expect("TLS 1.3")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = "localhost".try_into().expect("a name");
-        let tls = rustls::ClientConnection::new(Arc::new(config), name).expect("a client");
-        let socket = std::net::TcpStream::connect(address).expect("it listens");
-        let mut stream = rustls::StreamOwned::new(tls, socket);
+        let config = Arc::new(config);
+        let connect = || {
+            let name = "localhost".try_into().expect("a name");
+            let tls = rustls::ClientConnection::new(config.clone(), name).expect("a client");
+            let socket = std::net::TcpStream::connect(address).expect("it listens");
+            socket.set_read_timeout(Some(PATIENCE)).expect("it is no zero");
+            rustls::StreamOwned::new(tls, socket)
+        };
+        let mut stream = connect();
         std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
         let mut answer = String::new();
         std::io::Read::read_to_string(&mut stream, &mut answer).expect("it closes properly");
@@ -273,8 +297,24 @@ mod tests {
         for header in ["script-src 'self' 'wasm-unsafe-eval'", "default-src 'none'", "Opener-Policy: same-origin"] {
             assert!(answer.contains(header), "{header}");
         }
+        let mut stream = connect();
+        let asked = format!(
+            "GET /socket HTTP/1.1\r\nHost: {address}\r\nOrigin: https://{address}\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        std::io::Write::write_all(&mut stream, asked.as_bytes()).expect("it reads");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut stream, &mut byte).expect("it answers");
+            head.extend(byte);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+        let mut socket = tungstenite::WebSocket::from_raw_socket(stream, tungstenite::protocol::Role::Client, None);
+        socket.send(tungstenite::Message::text("no data of a session")).expect("it reads");
+        assert!(matches!(socket.read(), Ok(tungstenite::Message::Close(Some(_)))));
         fs::write(&files.key, "no key").expect("it is writable");
-        let error = format!("{:#}", arguments.serve().expect_err("it is no key"));
+        let error = format!("{:#}", arguments.serve(&listener()).expect_err("it is no key"));
         assert!(error.contains("--web-certificate") && error.contains("key.pem"), "{error}");
     }
 }

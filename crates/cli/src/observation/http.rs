@@ -1,7 +1,7 @@
 //! HTTP server for a few pages, read by a browser or a collector.
 //!
-//! `httparse` parses requests; each connection closes after one complete answer. A client costs bounded memory and
-//! time, on a separate thread.
+//! `httparse` parses requests; each connection closes after one complete answer, or becomes a WebSocket. A client costs
+//! bounded memory, on a separate thread, and until its answer bounded time.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -12,6 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use data_encoding::BASE64;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use rustls::{ServerConfig, ServerConnection, Stream};
 
 /// Interval between accepted clients, so that a flood of them does not occupy a core.
@@ -48,10 +50,21 @@ impl Answer {
 /// Function from the path and query of a request to its answer.
 pub type Pages = Arc<dyn Fn(&str, &str) -> Answer + Send + Sync>;
 
+/// Bytes of a connection, encrypted or not.
+pub trait Bytes: Read + Write {}
+
+impl<T: Read + Write> Bytes for T {}
+
+/// Function that serves a WebSocket until its end, on the thread of its client: the bytes after the handshake, and the
+/// connection below them.
+pub type Talk = Arc<dyn Fn(&mut dyn Bytes, &TcpStream) -> io::Result<()> + Send + Sync>;
+
 /// Pages of one server, and its limits.
 #[derive(Clone)]
 pub struct Site {
     pub pages: Pages,
+    /// Path of the WebSocket, and the function that serves it.
+    pub socket: Option<(&'static str, Talk)>,
     /// Content security policy, next to the directives of every site.
     pub policy: &'static str,
     /// Maximum number of concurrent clients; others are rejected.
@@ -66,7 +79,7 @@ impl Site {
     /// Pages with numbers: one file each, with its scripts inside.
     pub fn of_numbers(pages: Pages) -> Self {
         let policy = "script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:";
-        Self { pages, policy, most_clients: 8, patience: Duration::from_secs(5), tls: None }
+        Self { pages, socket: None, policy, most_clients: 8, patience: Duration::from_secs(5), tls: None }
     }
 }
 
@@ -136,29 +149,83 @@ impl Write for Patient<'_> {
     }
 }
 
-/// Reads one request and answers it.
-fn answer(client: &TcpStream, bound: IpAddr, site: &Site) -> io::Result<()> {
-    let mut client = Patient { client, deadline: Instant::now() + site.patience };
-    let Some(tls) = &site.tls else { return answer_in(&mut client, bound, site) };
-    let mut tls = ServerConnection::new(tls.clone()).map_err(io::Error::other)?;
-    answer_in(&mut Stream::new(&mut tls, &mut client), bound, site)?;
-    tls.send_close_notify();
-    tls.complete_io(&mut client).map(|_| ())
+/// Encrypted connection that reads while it cannot write, unlike [`Stream`].
+struct Encrypted<'a> {
+    tls: &'a mut ServerConnection,
+    client: &'a TcpStream,
 }
 
-fn answer_in(client: &mut (impl Read + Write), bound: IpAddr, site: &Site) -> io::Result<()> {
+impl Read for Encrypted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            self.tls.read_tls(&mut self.client)?;
+            self.tls.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+}
+
+impl Write for Encrypted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.tls.writer().write(bytes)?;
+        if written == 0 && !bytes.is_empty() {
+            self.flush()?;
+            return self.tls.writer().write(bytes);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.client)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads one request and answers it.
+fn answer(client: &TcpStream, bound: IpAddr, site: &Site) -> io::Result<()> {
+    let mut patient = Patient { client, deadline: Instant::now() + site.patience };
+    let Some(tls) = &site.tls else {
+        let talk = answer_in(&mut patient, bound, site)?;
+        return talk.map_or(Ok(()), |talk| talk(&mut &*client, client));
+    };
+    let mut tls = ServerConnection::new(tls.clone()).map_err(io::Error::other)?;
+    if let Some(talk) = answer_in(&mut Stream::new(&mut tls, &mut patient), bound, site)? {
+        return talk(&mut Encrypted { tls: &mut tls, client }, client);
+    }
+    tls.send_close_notify();
+    tls.complete_io(&mut patient).map(|_| ())
+}
+
+/// Answers one request; returns the function that serves the WebSocket which it began.
+fn answer_in<'a>(client: &mut (impl Read + Write), bound: IpAddr, site: &'a Site) -> io::Result<Option<&'a Talk>> {
     let mut request = Vec::new();
-    let (answer, with_body) = loop {
-        if let Some(answered) = answer_to(&request, bound, &site.pages) {
+    let answered = loop {
+        if let Some(answered) = answer_to(&request, bound, site) {
             break answered;
         }
         let mut part = [0; 1024];
         match client.read(&mut part)? {
-            0 => return Ok(()),
+            0 => return Ok(None),
             read => request.extend_from_slice(&part[..read]),
         }
     };
-    let Answer { status, content_type, body } = answer;
+    let (Answer { status, content_type, body }, with_body) = match answered {
+        Answered::Page(answer, with_body) => (answer, with_body),
+        Answered::Socket(talk, key) => {
+            let head = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                 Sec-WebSocket-Accept: {}\r\n\r\n",
+                accepted(&key)
+            );
+            client.write_all(head.as_bytes())?;
+            return client.flush().map(|()| Some(talk));
+        }
+    };
     let policy = site.policy;
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
@@ -172,33 +239,64 @@ fn answer_in(client: &mut (impl Read + Write), bound: IpAddr, site: &Site) -> io
     if with_body {
         client.write_all(&body)?;
     }
-    client.flush()
+    client.flush().map(|()| None)
 }
 
-/// Answer to the request in `bytes`, and whether its body is sent; `None` while the request is incomplete.
-fn answer_to(bytes: &[u8], bound: IpAddr, pages: &Pages) -> Option<(Answer, bool)> {
+/// What a request gets.
+enum Answered<'a> {
+    /// An answer, and whether its body is sent.
+    Page(Answer, bool),
+    /// A WebSocket, and the key of its handshake.
+    Socket(&'a Talk, Vec<u8>),
+}
+
+/// Proof that the server speaks WebSocket (RFC 6455, section 4.2.2).
+fn accepted(key: &[u8]) -> String {
+    const SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, SUFFIX].concat()).as_ref())
+}
+
+/// Answer to the request in `bytes`; `None` while the request is incomplete.
+fn answer_to<'a>(bytes: &[u8], bound: IpAddr, site: &'a Site) -> Option<Answered<'a>> {
+    let refused = |status| Some(Answered::Page(Answer::refused(status), true));
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
-        Ok(httparse::Status::Complete(_)) => {}
+    let is_whole = match request.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length == bytes.len(),
         Ok(httparse::Status::Partial) if bytes.len() < MAX_REQUEST_BYTES => return None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Some((Answer::refused("431 Request Header Fields Too Large"), true));
+            return refused("431 Request Header Fields Too Large");
         }
-        Err(_) => return Some((Answer::refused("400 Bad Request"), true)),
-    }
+        Err(_) => return refused("400 Bad Request"),
+    };
     let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
-    let mut hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
-    let host = hosts.next().and_then(|header| std::str::from_utf8(header.value).ok());
+    // The value of a header that occurs once.
+    let header = |name: &str| {
+        let mut found = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        found.next().map(|header| header.value).filter(|_| found.next().is_none())
+    };
+    let host = header("host").and_then(|host| std::str::from_utf8(host).ok());
     // Without this check, a foreign page whose name resolves to this machine could read the answer (DNS rebinding).
-    if bound.is_loopback() && (hosts.next().is_some() || !host.is_some_and(is_here)) {
-        return Some((Answer::refused("421 Misdirected Request"), true));
+    if bound.is_loopback() && !host.is_some_and(is_here) {
+        return refused("421 Misdirected Request");
     }
     if !matches!(method, "GET" | "HEAD") {
-        return Some((Answer::refused("405 Method Not Allowed"), true));
+        return refused("405 Method Not Allowed");
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    Some((pages(path, query), method == "GET"))
+    if let Some((_, talk)) = site.socket.as_ref().filter(|(socket, _)| *socket == path) {
+        // Browsers name the page's origin, so a foreign page opens no WebSocket here.
+        let scheme = if site.tls.is_some() { "https" } else { "http" };
+        let is_own = host.is_some_and(|host| header("origin") == Some(format!("{scheme}://{host}").as_bytes()));
+        let asked = header("upgrade").is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+        let key = header("sec-websocket-key").filter(|_| header("sec-websocket-version") == Some(b"13"));
+        return match key {
+            _ if !is_own => refused("403 Forbidden"),
+            Some(key) if asked && is_whole && method == "GET" => Some(Answered::Socket(talk, key.to_vec())),
+            _ => refused("400 Bad Request"),
+        };
+    }
+    Some(Answered::Page((site.pages)(path, query), method == "GET"))
 }
 
 /// Whether `host`, with or without a port, can only mean this machine.
@@ -226,8 +324,11 @@ mod tests {
     }
 
     fn status(request: &str) -> Option<&'static str> {
-        let loopback = Ipv4Addr::LOCALHOST.into();
-        answer_to(request.as_bytes(), loopback, &pages()).map(|(answer, _)| &answer.status[..3])
+        let site = Site { socket: Some(("/socket", Arc::new(|_, _| Ok(())))), ..Site::of_numbers(pages()) };
+        match answer_to(request.as_bytes(), Ipv4Addr::LOCALHOST.into(), &site)? {
+            Answered::Page(answer, _) => Some(&answer.status[..3]),
+            Answered::Socket(..) => Some("101"),
+        }
     }
 
     #[test]
@@ -242,9 +343,35 @@ mod tests {
         let two = "GET /page HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
         assert_eq!(status(two), Some("421"));
         // At an open address, a collector may use any name of this machine.
-        let open =
-            answer_to(b"GET /page?a=1 HTTP/1.1\r\nHost: here.example\r\n\r\n", Ipv4Addr::UNSPECIFIED.into(), &pages());
-        assert_eq!(open.map(|(answer, _)| answer.body).as_deref(), Some(&b"asked with a=1"[..]));
+        let (site, open) = (Site::of_numbers(pages()), Ipv4Addr::UNSPECIFIED.into());
+        let Some(Answered::Page(answer, _)) =
+            answer_to(b"GET /page?a=1 HTTP/1.1\r\nHost: here.example\r\n\r\n", open, &site)
+        else {
+            panic!("no page");
+        };
+        assert_eq!(&answer.body[..], b"asked with a=1");
+    }
+
+    #[test]
+    fn websocket_opens_for_pages_of_the_same_origin_only() {
+        // The example of RFC 6455, section 1.3.
+        assert_eq!(accepted(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        let own = "Host: localhost:80\r\nOrigin: http://localhost:80\r\n";
+        let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let asked = format!("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n{key}");
+        for (headers, expected) in [
+            (format!("{own}{asked}"), "101"),
+            (format!("Host: localhost:80\r\nOrigin: https://evil.example\r\n{asked}"), "403"),
+            (format!("Host: localhost:80\r\nOrigin: http://localhost:81\r\n{asked}"), "403"),
+            (format!("Host: localhost:80\r\n{asked}"), "403"),
+            (format!("Host: evil.example\r\nOrigin: http://evil.example\r\n{asked}"), "421"),
+            (own.to_owned(), "400"),
+            (format!("{own}{asked}{key}"), "400"),
+            (format!("{own}{}", asked.replace("13", "8")), "400"),
+        ] {
+            let status = status(&format!("GET /socket HTTP/1.1\r\n{headers}\r\n"));
+            assert_eq!(status, Some(expected), "{headers}");
+        }
     }
 
     #[test]

@@ -164,6 +164,25 @@ impl RequestStream {
     }
 }
 
+/// Stream of the answer to a CONNECT request, and of the capsules after it.
+#[derive(Debug, Default)]
+pub(super) struct ResponseStream(Frames);
+
+impl ResponseStream {
+    /// Appends bytes; returns the code with which the listener closed the session, if it did.
+    pub(super) fn extend(&mut self, bytes: &[u8]) -> Result<Option<u32>, Malformed> {
+        self.0.extend(bytes);
+        while let Some((kind, payload)) = self.0.next()? {
+            if kind == Frame::DATA
+                && let Ok(Capsule::CloseWebTransportSession { code, .. }) = Capsule::decode(&mut &payload[..])
+            {
+                return Ok(Some(code));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Control stream, after its type: settings first, then frames that need no answer.
 #[derive(Debug, Default)]
 pub(super) struct ControlStream {
