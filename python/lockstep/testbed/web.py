@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PAGES = ("receiver", "sender")
 """Values of the option `page`."""
-CLIENT = ("lockstep.js", "worker.js", "lockstep.wasm", "sound.js")
+CLIENT = ("lockstep.js", "worker.js", "socket.js", "lockstep.wasm", "sound.js")
 """Files of the page that a call without the page's own controls loads."""
 COUNTERS = {"codec_bps": "sent_bits", "frames_sent": "frames", "packets_sent": "sent"}
 GAUGES = {"codec_target_bps": "target", "transport_bps": "target", "rtt_us": "round_trip_us"}
