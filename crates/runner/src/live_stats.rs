@@ -356,7 +356,9 @@ mod tests {
     #[test]
     fn streams_are_counted_separately() {
         let mut stats = LiveStats::default();
-        (0..9).for_each(|picture| drop(stats.shown(2, &shown(100 * picture, 100 * picture))));
+        for picture in 0..9 {
+            stats.shown(2, &shown(100 * picture, 100 * picture));
+        }
         stats.shown(0, &shown(1_000, 0));
         let sample = stats.sample(&CallState { dropped: vec![3, 0, 5], ..state() });
         let delay = |stream: &StreamSample| stream.inbound.as_ref().and_then(|inbound| inbound.video_delay);
