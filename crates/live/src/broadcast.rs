@@ -27,10 +27,11 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::capture::{self, Captured};
-use crate::connection::{Connection, PATIENCE};
+use crate::connection::Connection;
 use crate::gate::Names;
 use crate::identity::Identity;
 use crate::loop_event::{LoopEvent, SendingEvent, SoundEvent};
+use crate::quic::PATIENCE;
 use crate::remote_end::Listener;
 use crate::sending::{PictureSource, Sending, SendingHalf};
 use crate::sound::Metronome;

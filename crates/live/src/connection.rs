@@ -26,7 +26,7 @@ use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event
 
 use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
-use crate::quic::Qlog;
+use crate::quic::{PATIENCE, Qlog};
 use crate::rendezvous::{Meeting, RELAY};
 use crate::route::JoinerRoute;
 use crate::{LiveError, TicketRefusal, quic};
@@ -43,8 +43,6 @@ use loss::{code, loss_of, loss_of_page, loss_of_session};
 const MAX_PENDING_LINKS: usize = 8;
 /// With more links than this, unknown peers must first validate their address (RFC 9000, section 8.1.2).
 const MAX_UNVALIDATED_LINKS: usize = 2;
-/// How long an unknown peer may take to show the ticket.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest interval between two datagrams to the other end, which show that this end is alive, and its address.
 /// It holds also while nothing arrives, when QUIC would back off exponentially.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);

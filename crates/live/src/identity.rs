@@ -35,6 +35,7 @@ pub(crate) const HTTP3: &[u8] = b"h3";
 /// Life of a certificate. Browsers refuse more than 14 days for a certificate that they know by its hash.
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(14 * 24 * 3_600);
 /// A certificate is valid from this long before its creation, because a browser's clock may be behind.
+#[cfg(feature = "web")]
 const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(10 * 60);
 /// A standing identity replaces its certificate when less than this remains.
 const CERTIFICATE_RENEWED: Duration = Duration::from_secs(24 * 3_600);

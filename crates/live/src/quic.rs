@@ -24,6 +24,8 @@ const NATIVE_STREAMS: [u32; 2] = [1, 1];
 const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes of received datagrams that may wait.
 const DATAGRAM_BUFFER: usize = 1 << 20;
+/// How long an unknown peer may take to show the ticket.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Handshakes of unknown peers, and bytes of their packets, that may wait to be handled.
 const MAX_INCOMING: usize = 16;
 const INCOMING_BYTES: u64 = 64 << 10;
@@ -138,7 +140,7 @@ pub(crate) fn standing_in(key: &ListenerKey, waiting: usize) -> Result<ClientCon
     let mut transport = transport([0, 1], None)?;
     // The listener's keep-alives are far more frequent.
     transport
-        .max_idle_timeout(Some(crate::connection::PATIENCE.try_into().map_err(|error| wrong(&error))?))
+        .max_idle_timeout(Some(PATIENCE.try_into().map_err(|error| wrong(&error))?))
         .datagram_receive_buffer_size(Some(waiting));
     let mut config = ClientConfig::new(Arc::new(crypto));
     config.transport_config(Arc::new(transport));

@@ -395,6 +395,21 @@ fn an_embedding_program_compiles_no_laboratory() {
 }
 
 #[test]
+fn joint_test_programs_contain_all_their_files() {
+    let programs: Vec<PathBuf> =
+        crates().iter().map(|name| folder_of(name).join("tests/all")).filter(|folder| folder.exists()).collect();
+    assert!(!programs.is_empty());
+    for folder in programs {
+        let main = fs::read_to_string(folder.join("main.rs")).expect("main.rs");
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_stem().expect("a name").to_string_lossy();
+            assert!(name == "main" || main.contains(&format!("mod {name};")), "no test of {} runs", path.display());
+        }
+    }
+}
+
+#[test]
 fn codec_files_have_at_most_600_lines_except_tables() {
     fn visit(folder: &Path) {
         for entry in fs::read_dir(folder).unwrap() {

@@ -25,7 +25,7 @@ use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
 use lockstep_vp8::Picture;
 
-use crate::call_files::{CallFiles, of_call};
+use crate::call_files::of_call;
 use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::Service;
@@ -173,7 +173,7 @@ pub struct ListeningArguments {
     /// --listen. Its key is kept in LOCKSTEP_HOME, otherwise in the user's folder for state. Each call writes separate
     /// files: shown.ivf, shown-2.ivf, shown-3.ivf. Existing files are kept.
     #[arg(long)]
-    reusable: bool,
+    pub reusable: bool,
     /// Meet through this rendezvous, which the ticket then names (see `lockstep rendezvous`). It connects two peers
     /// behind routers that accept no incoming packets. It learns both addresses and the times of packets, and cannot
     /// read or join the call.
@@ -199,11 +199,6 @@ impl RouteArguments {
 }
 
 impl ListeningArguments {
-    /// Files of `outputs` for the call after that with `files`: new ones with --reusable, otherwise the given names.
-    pub fn files_after(&self, files: &CallFiles, outputs: &[(&str, Option<&Path>)]) -> CallFiles {
-        if self.reusable { files.next(outputs) } else { CallFiles::default() }
-    }
-
     /// Refuses standard input and output, which hold the pictures of one call, with a ticket for many calls.
     pub fn check_streams(&self, sink: Option<&Path>, pictures_are_piped: bool) -> Result<()> {
         if self.reusable && sink.is_some_and(is_standard_output) {
@@ -529,7 +524,7 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
         interruption: &interruption,
         program: &arguments.program,
         status: arguments.status,
-        listening: &arguments.listening,
+        is_reusable: arguments.listening.reusable,
         outputs: &outputs,
     };
     match peer {
@@ -596,7 +591,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         interruption: &interruption,
         program: &arguments.program,
         status: arguments.status,
-        listening: &arguments.listening,
+        is_reusable: arguments.listening.reusable,
         outputs: &outputs,
     };
     let mut call = |arguments: &ReceiveArguments, peer: RemoteEnd| {

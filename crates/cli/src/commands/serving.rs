@@ -12,7 +12,6 @@ use lockstep_runner::output_file::{self, in_one_line};
 use lockstep_runner::progress::print_sound;
 
 use crate::call_files::CallFiles;
-use crate::commands::live::ListeningArguments;
 use crate::commands::program_arguments::ProgramArguments;
 use crate::reporter::{Reporter, StatusArgument};
 
@@ -24,7 +23,8 @@ pub struct Service<'a> {
     pub interruption: &'a Interruption,
     pub program: &'a ProgramArguments,
     pub status: StatusArgument,
-    pub listening: &'a ListeningArguments,
+    /// Whether later calls follow, each with new files of `outputs`. Otherwise, the files have the given names.
+    pub is_reusable: bool,
     pub outputs: &'a [(&'static str, Option<&'a Path>)],
 }
 
@@ -58,7 +58,9 @@ impl Service<'_> {
     ) -> Result<()> {
         let (mut files, mut is_first) = (CallFiles::default(), true);
         loop {
-            files = self.listening.files_after(&files, self.outputs);
+            if self.is_reusable {
+                files = files.next(self.outputs);
+            }
             files.print();
             let mut failure = String::new();
             let (next, (reporter, finished)) = loop {

@@ -306,7 +306,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         interruption: &interruption,
         program: &arguments.program,
         status: arguments.status,
-        listening: &arguments.listening,
+        is_reusable: arguments.listening.reusable,
         outputs: &outputs,
     };
     let outcome = match peer {

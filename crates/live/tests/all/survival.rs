@@ -2,8 +2,6 @@
 //!
 //! Calls in virtual time cover lost links, losses, reordering, dead directions and path changes (`live::rehearsal`).
 
-mod calls;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +11,7 @@ use std::time::Duration;
 use lockstep_emulator::{EmulatorStatus, Move};
 use lockstep_live::{CallOptions, Ended};
 
-use calls::{CALL, clip, counting, listening, sending, to};
+use crate::calls::{self, CALL, clip, counting, listening, sending, to};
 
 /// The first datagram that arrives at `socket`, and its length.
 fn first(socket: &UdpSocket) -> Option<(u8, usize)> {

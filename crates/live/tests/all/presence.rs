@@ -1,12 +1,10 @@
 //! Commands of people in a call over loopback: mute, camera off and on, leave.
 
-mod calls;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use calls::{both_ways, clip, listener, sending, wait_until};
+use crate::calls::{both_ways, clip, listener, sending, wait_until};
 use lockstep_live::{
     CallEvent, CallHandle, CallObserver, CallOptions, CallState, Command, Ended, Finished, Loudspeaker, Presence,
     RemoteEnd, Shown,

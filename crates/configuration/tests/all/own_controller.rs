@@ -4,7 +4,7 @@ use lockstep_configuration::{CallArguments, CallSettings, simulate};
 use lockstep_control::{Controllers, Fixed, Registration};
 use lockstep_units::Bitrate;
 
-#[path = "../examples/registered_controller.rs"]
+#[path = "../../examples/registered_controller.rs"]
 mod example;
 
 /// A modelled call of a few seconds with these options.
@@ -74,7 +74,7 @@ mod programs {
 
     /// Writes the program of the protocol's page, which fails at the time `end_ms`, and returns its controller name.
     fn program(folder: &Path, end_ms: u32) -> String {
-        let page = include_str!("../../../docs/reference/controller-protocol.md");
+        let page = include_str!("../../../../docs/reference/controller-protocol.md");
         let source = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let end = format!(
             "    if event.get('path', {{}}).get('now_ms', 0) > {end_ms}: sys.exit('enough')\n    answer = {{}}\n"

@@ -1,7 +1,5 @@
 //! Calls over loopback: each end reports how the call ended, and keeps its log.
 
-mod calls;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,8 +13,8 @@ use lockstep_socket::Clock;
 use lockstep_units::Timestamp;
 use lockstep_vp8::{Analysis, Picture};
 
-use calls::{
-    CALL, Calls, Listening, Through, clip, counting, discard, joining, listening, sending, sending_end, sink, to,
+use crate::calls::{
+    self, CALL, Calls, Listening, Through, clip, counting, discard, joining, listening, sending, sending_end, sink, to,
     wait_until,
 };
 

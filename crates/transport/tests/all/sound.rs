@@ -1,13 +1,11 @@
 //! Tests of sound with video, in virtual time.
 
-mod world;
-
 use std::time::Duration;
 
+use crate::world::{World, at, ms};
 use lockstep_transport::{ReceiverEvent, Recovery, SOUND, SendError, SenderEvent, SoundPacket};
 use lockstep_units::Timestamp;
 use proptest::prelude::*;
-use world::{World, at, ms};
 
 fn packet(frame: u32, captured: Timestamp) -> SoundPacket {
     SoundPacket { frame, captured, payload: vec![frame as u8; 80] }
@@ -42,7 +40,7 @@ fn sound_does_not_wait_for_the_pacer() {
     let received = received_sound(&world);
     assert_eq!(received.len(), 100);
     for (frame, at) in received {
-        assert_eq!(at, world::at(u64::from(frame) * 20 + 20 + 50), "packet {frame}");
+        assert_eq!(at, crate::world::at(u64::from(frame) * 20 + 20 + 50), "packet {frame}");
     }
     let statistics = world.sender.statistics();
     assert_eq!(statistics.sounds, 100);

@@ -1,14 +1,12 @@
 //! Tests of a sender and a receiver over simulated pipes, in virtual time.
 
-mod world;
-
 use std::time::Duration;
 
+use crate::world::{World, at, ms};
 use lockstep_transport::wire::{Acknowledgement, Data, VERSION};
 use lockstep_transport::{Datagram, DropReason, ReceiverEvent, SenderEvent, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
-use world::{World, at, ms};
 
 fn losses(world: &World) -> usize {
     world.sender_events.iter().filter(|(_, event)| matches!(event, SenderEvent::FragmentsLost(_))).count()
@@ -161,7 +159,7 @@ fn invalid_and_duplicate_datagrams_change_only_counters() {
             dirty.sender.handle_datagram(dirty.now, Datagram::decode(&junk));
             dirty.receiver.handle_datagram(dirty.now, Datagram::decode(&junk), false);
             let mut near = junk.clone();
-            near[2..6].copy_from_slice(&world::CONNECTION.to_be_bytes());
+            near[2..6].copy_from_slice(&crate::world::CONNECTION.to_be_bytes());
             dirty.sender.handle_datagram(dirty.now, Datagram::decode(&near));
         }
         for pipe in [&dirty.forward, &dirty.backward] {

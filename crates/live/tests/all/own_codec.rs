@@ -1,7 +1,5 @@
 //! Live calls with an application's own codec.
 
-mod calls;
-
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread;
@@ -20,7 +18,7 @@ use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateI
 use lockstep_units::ByteCount;
 use lockstep_vp8::Picture;
 
-use calls::{LIMIT, counting, listener, listening_with, pictures, receiving_end, sink};
+use crate::calls::{self, LIMIT, counting, listener, listening_with, pictures, receiving_end, sink};
 
 const CODEC: CodecId = CodecId(201);
 /// One of this many samples is kept in each frame.

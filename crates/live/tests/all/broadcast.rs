@@ -1,7 +1,5 @@
 //! One source for several viewers over loopback.
 
-mod calls;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +13,7 @@ use lockstep_live::{
 use lockstep_socket::Clock;
 use lockstep_units::Timestamp;
 
-use calls::{CALL, clip, counting, listener, receiving_end, run, sending_end, wait_until};
+use crate::calls::{CALL, clip, counting, listener, receiving_end, run, sending_end, wait_until};
 
 /// Events of each viewer, without the quality of each second.
 #[derive(Default)]

@@ -1,7 +1,5 @@
 //! Replays a controller and an estimator of a live call in virtual time: the same input yields the same decisions.
 
-mod calls;
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +10,8 @@ use lockstep_control::{Algorithm, ControllerSetup, Estimator, EstimatorKind, Pat
 use lockstep_transport::{Arrival, Estimate, ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
+
+use crate::calls;
 
 const PICTURES: u32 = 60;
 /// Calls that run at the same time. Their pictures are small, and each waits for the clock most of the time.

@@ -1,12 +1,10 @@
 //! Tests with more frames in flight than either end has room for states.
 
-mod world;
-
 use std::time::Duration;
 
+use crate::world::{World, at, ms};
 use lockstep_transport::{SenderEvent, StateId};
 use lockstep_units::Timestamp;
-use world::{World, at, ms};
 
 /// A hundred small frames per second over a path with a one-way delay of 20 ms.
 fn small_frames(seed: u64) -> World {

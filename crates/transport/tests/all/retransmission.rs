@@ -1,11 +1,9 @@
 //! Tests of retransmission, for codecs that can only continue from their last frame.
 
-mod world;
-
+use crate::world::{World, at, ms};
 use lockstep_transport::{Recovery, SenderEvent, StateId};
 use lockstep_units::Timestamp;
 use proptest::prelude::*;
-use world::{World, at, ms};
 
 fn world(seed: u64) -> World {
     World::with(seed, Recovery::Retransmit)

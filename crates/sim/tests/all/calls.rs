@@ -1,7 +1,5 @@
 //! Simulated calls with pixels over planned links, and the properties that must hold.
 
-mod finished;
-
 use std::time::Duration;
 
 use lockstep_call::{FIT_PASSES, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd, Tuning};
@@ -13,7 +11,7 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
-use finished::{Finished, job_times};
+use crate::finished::{Finished, job_times};
 
 /// Format that the sender announces.
 const FORMAT: lockstep_transport::VideoFormat =

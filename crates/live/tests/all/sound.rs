@@ -1,12 +1,10 @@
 //! Sound of live calls, over loopback.
 
-mod calls;
-
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use calls::{both_ways, clip, listener, run, sending};
+use crate::calls::{self, both_ways, clip, listener, run, sending};
 use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, RemoteEnd};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource, Tone};
 

@@ -1,12 +1,10 @@
 //! Tests of frames with parity: loss, restoration, and what the sender infers.
 
-mod world;
-
+use crate::world::{World, at, ms};
 use lockstep_transport::wire::Data;
 use lockstep_transport::{Datagram, DropReason, Parity, ReceiverEvent, SenderEvent, StateId};
 use lockstep_units::Timestamp;
 use proptest::prelude::*;
-use world::{World, at, ms};
 
 fn lost_fragments(world: &World) -> usize {
     let lost = world.sender_events.iter().map(|(_, event)| match event {
@@ -110,7 +108,7 @@ fn contradictory_parity_drops_the_frame() {
     let fragment = |fragment: u16, payload: Vec<u8>, parity| {
         let frame = 40;
         Datagram::Data(Data {
-            connection: world::CONNECTION,
+            connection: crate::world::CONNECTION,
             sequence: 1_000 + u32::from(fragment),
             frame,
             fragment,

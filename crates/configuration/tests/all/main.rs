@@ -1,0 +1,14 @@
+//! Integration tests of the crate, in one program: each program would compile the simulator again.
+
+mod estimator;
+mod floor;
+mod modelled;
+mod options;
+mod own_controller;
+mod qoe_bound;
+mod replay;
+mod scenarios;
+mod slow_decoding;
+mod sound;
+mod tuning;
+mod words;
