@@ -39,8 +39,9 @@ use crate::{END_LIMIT, Stop, Thread};
 
 /// Most viewers of one broadcast: a slot's number is one byte of its connection identifiers.
 pub const MAX_VIEWERS: usize = 200;
-/// Slots of peers that have not joined; further peers share the newest of them, which limits them.
-const MAX_UNJOINED: usize = 4;
+/// Slots of peers that have not joined; further peers share the newest of them, which limits them. An audience that opens
+/// a link at once needs one each for some round trips.
+const MAX_UNJOINED: usize = 32;
 /// Interval of [`BroadcastObserver::status`].
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait without an event.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use lockstep_call::{MenuMode, SendingEnd, SerialMenu};
 use lockstep_live::{
@@ -47,8 +47,35 @@ fn view(ticket: Ticket, shown: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Finis
     run(options).0
 }
 
-#[test]
-fn viewers_join_and_leave_without_changing_each_other() {
+/// A viewer on its own thread.
+struct Viewer {
+    shown: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Finished>,
+}
+
+impl Viewer {
+    fn join(ticket: &Ticket) -> Self {
+        let (shown, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (ticket, counted, stopped) = (ticket.clone(), shown.clone(), stop.clone());
+        Self { shown, stop, thread: thread::spawn(move || view(ticket, counted, stopped)) }
+    }
+
+    fn wait_for(&self, pictures: usize) {
+        let wanted = self.shown.load(Ordering::Relaxed) + pictures;
+        wait_until("pictures arrive", || self.shown.load(Ordering::Relaxed) >= wanted);
+    }
+
+    fn result(self) -> Result<Ended, LiveError> {
+        self.thread.join().expect("no panic").result
+    }
+}
+
+/// Result of a broadcast, and the events of its viewers.
+type Outcome = (Result<Ended, LiveError>, BTreeMap<u64, Vec<CallEvent>>);
+
+/// Sends the clip to at most `max_viewers` until the flag is set.
+fn sending(max_viewers: usize) -> (Ticket, Arc<AtomicBool>, JoinHandle<Outcome>) {
     let (listener, ticket) = listener();
     let over = Arc::<AtomicBool>::default();
     let ends = over.clone();
@@ -59,7 +86,7 @@ fn viewers_join_and_leave_without_changing_each_other() {
             microphone: None,
             end: Box::new(|| Ok(sending_end(1, MenuMode::default()))),
             runner: Box::new(|| Box::new(SerialMenu)),
-            max_viewers: 2,
+            max_viewers,
             length: None,
             idle_limit: CALL.idle_limit,
             stop: Box::new(move || ends.load(Ordering::Relaxed)),
@@ -67,32 +94,41 @@ fn viewers_join_and_leave_without_changing_each_other() {
         let mut events = Events::default();
         (broadcast(Clock::start(), options, &mut events), events.0)
     });
-    let viewer = || {
-        let (shown, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let (ticket, counted, stopped) = (ticket.clone(), shown.clone(), stop.clone());
-        (shown, stop, thread::spawn(move || view(ticket, counted, stopped)))
-    };
-    let has = |shown: &Arc<AtomicUsize>, count: usize| {
-        wait_until("pictures arrive", || shown.load(Ordering::Relaxed) >= count);
-    };
-    let (first_shown, first_stop, first) = viewer();
-    let (second_shown, _second_stop, second) = viewer();
-    has(&first_shown, 10);
-    has(&second_shown, 10);
-    let refused = viewer().2.join().expect("no panic").result;
+    (ticket, over, sender)
+}
+
+#[test]
+fn viewers_join_and_leave_without_changing_each_other() {
+    let (ticket, over, sender) = sending(2);
+    let (first, second) = (Viewer::join(&ticket), Viewer::join(&ticket));
+    first.wait_for(10);
+    second.wait_for(10);
+    let refused = Viewer::join(&ticket).result();
     assert_eq!(refused, Err(LiveError::Ticket(TicketRefusal::Busy)), "there is room for two");
-    first_stop.store(true, Ordering::Relaxed);
-    assert_eq!(first.join().expect("no panic").result, Ok(Ended::Stopped));
-    has(&second_shown, second_shown.load(Ordering::Relaxed) + 10);
-    let (third_shown, _third_stop, third) = viewer();
-    has(&third_shown, 10);
+    first.stop.store(true, Ordering::Relaxed);
+    assert_eq!(first.result(), Ok(Ended::Stopped));
+    second.wait_for(10);
+    let third = Viewer::join(&ticket);
+    third.wait_for(10);
     over.store(true, Ordering::Relaxed);
     for viewer in [second, third] {
-        assert_eq!(viewer.join().expect("no panic").result, Ok(Ended::ByPeer));
+        assert_eq!(viewer.result(), Ok(Ended::ByPeer));
     }
     let (result, events) = sender.join().expect("no panic");
     assert_eq!(result, Ok(Ended::Stopped));
     for (viewer, events) in events {
         assert!(matches!(events[..], [CallEvent::Joined, CallEvent::Ended(_)]), "viewer {viewer}: {events:?}");
     }
+}
+
+#[test]
+fn viewers_that_join_at_once_all_watch() {
+    let (ticket, over, sender) = sending(12);
+    let viewers: Vec<Viewer> = (0..12).map(|_| Viewer::join(&ticket)).collect();
+    viewers.iter().for_each(|viewer| viewer.wait_for(1));
+    over.store(true, Ordering::Relaxed);
+    for viewer in viewers {
+        assert_eq!(viewer.result(), Ok(Ended::ByPeer));
+    }
+    assert_eq!(sender.join().expect("no panic").0, Ok(Ended::Stopped));
 }
