@@ -246,8 +246,9 @@ def test_websocket_is_used_when_udp_is_blocked(tmp_path: Path, browser: Browser)
 
 
 def test_call_ends_with_its_tab(tmp_path: Path, browser: Browser) -> None:
+    leaves: list[Callable[[Any], object]] = [lambda page: page.close(), lambda page: page.goto("about:blank")]
     for link_of in (lambda link: link[0], by_websocket):
-        for leave in (lambda page: page.close(), lambda page: page.goto("about:blank")):
+        for leave in leaves:
             # The listener would wait longer than the test.
             with running(tmp_path, *TALK, "--idle-seconds", "300") as talk:
                 page = browser.open(link_of(talk.find(LINK)))
