@@ -125,6 +125,10 @@ FIGURES = (
 
 def works(study: Study, options: argparse.Namespace) -> list[Work]:
     """All runs of the command; short calls over the varying links of a seed give the times."""
+    settings = [*(_varying_setting(options, packets) for packets in QUEUES.values()), RETURNING]
+    counts = [len(study.unfinished(_cells(options, setting))) for setting in settings]
+    if not any(counts):
+        return []
     seconds = _seconds(options)
     cell = {"links": "varying", "given": links(1), "seed": 1, "queue_packets": USUAL_QUEUE}
 
@@ -137,8 +141,7 @@ def works(study: Study, options: argparse.Namespace) -> list[Work]:
     modelled = tried(real=False)
     usual = tried(real=True) if options.real else modelled
     found = []
-    for setting in [*(_varying_setting(options, packets) for packets in QUEUES.values()), RETURNING]:
-        count = len(study.unfinished(_cells(options, setting)))
+    for setting, count in zip(settings, counts, strict=True):
         if setting["links"] == "varying":
             time = (usual if setting["real"] else modelled) * seconds
         else:
