@@ -426,6 +426,7 @@ class TestTraining:
 
         monkeypatch.setattr(bob, "vmaf_missing", lambda: None)
         monkeypatch.setattr(bob, "vmaf_line", lambda _study: (2.0, 60.0))
+        monkeypatch.setattr(bob, "measured_pictures", lambda _cell, _seconds: {})
         monkeypatch.setattr(bob, "THRESHOLDS", (5, 50))
         profiles = tmp_path / "profiles"
         profiles.mkdir()
