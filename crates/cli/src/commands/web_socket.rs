@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
+use tungstenite::error::ProtocolError;
 use tungstenite::protocol::frame::CloseFrame;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{Role, WebSocket, WebSocketConfig};
@@ -76,6 +77,18 @@ fn closing(code: u32) -> CloseFrame {
 fn code_of(frame: Option<&CloseFrame>) -> u32 {
     let frame = frame.filter(|frame| frame.code == CloseCode::from(SESSION_CLOSED));
     frame.and_then(|frame| frame.reason.parse().ok()).unwrap_or(LEFT)
+}
+
+/// The session's code after an error of the WebSocket.
+fn code_of_error(error: &Error) -> u32 {
+    match error {
+        // A browser resets the connection of a tab that closes while data arrives. The reset can overtake its close frame.
+        Error::Io(_)
+        | Error::ConnectionClosed
+        | Error::AlreadyClosed
+        | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => LEFT,
+        _ => FAILED,
+    }
 }
 
 /// A WebSocket and its session.
@@ -147,8 +160,7 @@ impl Relay<'_> {
                 Ok(_) => self.refuse(now, CloseCode::Unsupported),
                 Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(Error::Capacity(_)) => self.refuse(now, CloseCode::Size),
-                // The browser ended without a close frame.
-                Err(_) => self.leave(now, FAILED),
+                Err(error) => self.leave(now, code_of_error(&error)),
             }
         }
     }
@@ -171,8 +183,8 @@ impl Relay<'_> {
             match self.socket.flush() {
                 Ok(()) => {}
                 Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(_) => {
-                    self.leave(now, FAILED);
+                Err(error) => {
+                    self.leave(now, code_of_error(&error));
                     break;
                 }
             }
@@ -255,5 +267,13 @@ mod tests {
         assert_eq!(code_of(Some(&closing(65_537))), 65_537);
         let other = CloseFrame { code: CloseCode::Away, reason: "7".into() };
         assert_eq!([code_of(Some(&other)), code_of(None)], [LEFT; 2]);
+    }
+
+    #[test]
+    fn page_whose_connection_is_reset_has_left() {
+        let reset = Error::Io(ErrorKind::ConnectionReset.into());
+        assert_eq!(code_of_error(&reset), LEFT);
+        assert_eq!(code_of_error(&Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)), LEFT);
+        assert_eq!(code_of_error(&Error::Protocol(ProtocolError::UnmaskedFrameFromClient)), FAILED);
     }
 }
