@@ -3,16 +3,22 @@
 //! A variant of [`AsPublished`] names a system. It fixes the options of the system's design ([`AsPublished::fixed`]) and
 //! has other defaults for some ([`AsPublished::usual`]). The ends of the call follow it where no option exists.
 
+use lockstep_call::{MenuMode, SalsifyVersions};
 use lockstep_control::{Algorithm, GracePeriod};
+use lockstep_transport::FeedbackInterval;
 
-use crate::MaxBitrate;
 use crate::options::{CallArguments, CodecKind, MenuKind, Milliseconds, OptionError};
+use crate::{ControlSettings, MaxBitrate};
 
 /// A published system to follow to the letter, where Lockstep does something better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsPublished {
     /// Salsify (NSDI 2018, section 3.2, and its published code). The menu `serial` is Salsify-1c, `parallel` Salsify-2c.
     Salsify,
+    /// Salsify with a conventional codec that has a target for each frame (section 5.2, experiment 4).
+    SalsifyFrameTarget,
+    /// The same with a target that changes once per second.
+    SalsifySecondTarget,
 }
 
 impl AsPublished {
@@ -20,7 +26,7 @@ impl AsPublished {
     #[must_use]
     pub fn fixed(self) -> CallArguments {
         match self {
-            Self::Salsify => CallArguments {
+            Self::Salsify | Self::SalsifyFrameTarget | Self::SalsifySecondTarget => CallArguments {
                 controller: Some(Algorithm::Salsify(GracePeriod::LinkIdle).into()),
                 codec: Some(CodecKind::Functional),
                 max_bitrate: Some(MaxBitrate::Unlimited),
@@ -34,7 +40,7 @@ impl AsPublished {
     #[must_use]
     pub fn usual(self) -> CallArguments {
         match self {
-            Self::Salsify => CallArguments {
+            Self::Salsify | Self::SalsifyFrameTarget | Self::SalsifySecondTarget => CallArguments {
                 menu: Some(MenuKind::Parallel),
                 grace_period: Some(GracePeriod::Sender),
                 ..CallArguments::default()
@@ -66,8 +72,32 @@ impl CallArguments {
             return contradicts("estimator");
         }
         match (system, self.menu) {
-            (AsPublished::Salsify, Some(MenuKind::Fit)) => contradicts("menu"),
-            _ => Ok(()),
+            (AsPublished::Salsify, None | Some(MenuKind::Serial | MenuKind::Parallel)) => Ok(()),
+            (AsPublished::SalsifyFrameTarget | AsPublished::SalsifySecondTarget, None | Some(MenuKind::Parallel)) => {
+                Ok(())
+            }
+            _ => contradicts("menu"),
+        }
+    }
+}
+
+impl ControlSettings {
+    /// Versions of a picture that Salsify's encoder as published codes; none for another encoder.
+    pub(crate) fn salsify_versions(&self) -> Option<SalsifyVersions> {
+        Some(match self.as_published? {
+            AsPublished::Salsify if self.menu == MenuMode::Serial => SalsifyVersions::Serial,
+            AsPublished::Salsify => SalsifyVersions::Parallel,
+            AsPublished::SalsifyFrameTarget => SalsifyVersions::FrameTarget,
+            AsPublished::SalsifySecondTarget => SalsifyVersions::SecondTarget,
+        })
+    }
+
+    /// Interval of acknowledgements in a live call. The receiver chooses it by the estimator of the hello
+    /// ([`Estimator::acknowledges_each_fragment`](lockstep_control::Estimator::acknowledges_each_fragment)).
+    pub(crate) fn live_feedback(&self) -> FeedbackInterval {
+        match self.controller.grace_period() {
+            Some(GracePeriod::Sender) => FeedbackInterval::EveryFragment,
+            _ => FeedbackInterval::default(),
         }
     }
 }

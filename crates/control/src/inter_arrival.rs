@@ -103,4 +103,57 @@ impl Estimator for InterArrival {
     fn follows_arrivals_alone(&self) -> bool {
         true
     }
+
+    fn acknowledges_each_fragment(&self) -> bool {
+        self.grace_period == GracePeriod::Sender
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_units::ByteCount;
+
+    use super::*;
+
+    /// Arrivals of frames of four fragments, 2 ms apart on a link that carries one in 5 ms. Frames start every 100 ms.
+    fn arrivals() -> Vec<Arrival> {
+        let fragment = |at: u64| {
+            let (frame, fragment) = (at / 4, at % 4);
+            let pause = if frame == 0 { 0 } else { 100 - 3 * 2 };
+            Arrival {
+                arrived_at: Timestamp::from_millis(100 * frame + 5 * fragment + 20),
+                sent_at: Timestamp::from_millis(100 * frame + 2 * fragment),
+                size: ByteCount::new(1_200),
+                sequence: at,
+                frame: frame as u32,
+                fragment: fragment as u16,
+                // Gaps of the pacer count as the sender's pauses, too.
+                grace: Duration::from_millis(if fragment == 0 { pause } else { 2 }),
+                congestion_experienced: false,
+            }
+        };
+        (0..400).map(fragment).collect()
+    }
+
+    fn average(grace_period: GracePeriod, arrivals: &[Arrival]) -> Duration {
+        let mut estimator = InterArrival::new(grace_period);
+        arrivals.iter().for_each(|arrival| estimator.on_arrival(arrival));
+        estimator.estimate(Timestamp::ZERO).inter_arrival.expect("the estimator always has an average")
+    }
+
+    #[test]
+    fn pause_of_the_sender_is_subtracted_and_pacing_is_not() {
+        let (with, without) = (average(GracePeriod::Sender, &arrivals()), average(GracePeriod::None, &arrivals()));
+        // 85 ms pass between two frames, less than the pause of 94 ms, so that sample is zero.
+        assert!((3..=4).contains(&with.as_millis()), "samples of 5, 5, 5 and 0 ms: {with:?}");
+        assert!(without.as_millis() > 20, "the pauses count: {without:?}");
+    }
+
+    #[test]
+    fn loss_of_the_first_fragment_loses_the_grace_period() {
+        let all = arrivals();
+        let lossy: Vec<Arrival> = all.iter().copied().filter(|arrival| arrival.fragment > 0).collect();
+        assert!(average(GracePeriod::Sender, &lossy) > 4 * average(GracePeriod::Sender, &all));
+        assert!(average(GracePeriod::LinkIdle, &lossy) < 2 * average(GracePeriod::LinkIdle, &all));
+    }
 }

@@ -180,9 +180,12 @@ impl<C: Codec> SendingEnd<C> {
         let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
         let limited_by = self.limited_by(now, frame_budget);
         self.last_limited_by = Some(limited_by);
+        let count = |states: usize| u16::try_from(states).ok();
+        let held = (count(self.transport.held_states()), count(self.transport.receiver_states()));
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
             record.candidates = menu.candidates.iter().map(Candidate::size).collect();
+            (record.sender_states, record.receiver_states) = held;
         });
         let smallest = menu.smallest().map(|index| menu.candidates[index].size());
         // A frame above the budget that the path can carry is better than a skipped picture.
@@ -254,6 +257,7 @@ impl<C: Codec> SendingEnd<C> {
             record.quantizer = Some(candidate.quantizer);
             record.size = Some(candidate.size());
             record.ssim = candidate.ssim;
+            record.state_size = C::state_size(&candidate.state);
             (record.fragments, record.parity) = (u16::try_from(fragments).ok(), Some(parity));
             record.sent_at = Some(now);
         });

@@ -106,6 +106,10 @@ choices! {
     AsPublished {
         "salsify" = AsPublished::Salsify:
             "Salsify (NSDI 2018): two candidates around the last sent quantizer, each fragment acknowledged, no parity and no limits by path; --menu serial is Salsify-1c, parallel, the default, Salsify-2c",
+        "salsify-frame-target" = AsPublished::SalsifyFrameTarget:
+            "Its ablation with a conventional codec: one version of each picture, for the budget of its frame",
+        "salsify-second-target" = AsPublished::SalsifySecondTarget:
+            "The same with a target that changes once per second",
     }
     MenuKind {
         "fit" = MenuKind::Fit:
