@@ -270,8 +270,8 @@ fn conversion_of_a_folder_skips_unsupported_traces() {
 #[test]
 fn study_of_salsify_announces_its_number_of_calls() {
     for (words, said) in [
-        (&["--seconds", "1"][..], "salsify, budget small: 4 calls of 1 s\n"),
-        (&["--seconds", "12", "--budget", "full"], "salsify, budget full: 4 calls of 12 s, about "),
+        (&["--seconds", "1"][..], "salsify, budget small: 7 calls of 1 s\n"),
+        (&["--seconds", "12", "--budget", "full"], "salsify, budget full: 7 calls of 12 s, about "),
     ] {
         let output = lockstep(&[&["study", "salsify", "--clip", "generated:64x48@30"], words].concat());
         let first = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! Salsify's controller: a window of the fragments that drain within the tolerated delay (NSDI 2018, section 3.3), `(d
+//! Salsify's controller: a window of the fragments that drain within the tolerated delay (NSDI 2018, section 3.2), `(d
 //! / tau - N)` fragments.
 //!
 //! A fragment counts as in flight until its acknowledgement. So this window cannot fill a path with a round-trip time
@@ -17,7 +17,7 @@ use lockstep_units::{Bitrate, ByteCount};
 use crate::inter_arrival::INITIAL_INTER_ARRIVAL;
 use crate::{Allowance, Controller, InFlight, Input, PathView, Traits};
 
-/// Tolerated queueing delay, d (Salsify, section 3.3).
+/// Tolerated queueing delay, d (Salsify, section 3.2).
 const TOLERATED_DELAY: Duration = Duration::from_millis(100);
 
 /// Bounds of the pacing interval. It is a fifth of the inter-arrival time within them (Salsify's published code).

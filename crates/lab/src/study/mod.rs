@@ -51,8 +51,8 @@ enum Study {
     ///
     /// No controller was trained on the traces.
     Lockstep(ModuleArguments),
-    /// Reproduce Salsify's ablation: without grace period, with a conventional codec, and with a conventional
-    /// transport.
+    /// Reproduce Salsify's ablation: as published and as here, without grace period, with a conventional codec, and
+    /// with a conventional transport.
     Salsify(salsify::AblationArguments),
 }
 
@@ -101,10 +101,15 @@ pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()>
 }
 
 impl CommonArguments {
+    /// Options as given.
+    pub(super) fn given(&self) -> CallArguments {
+        self.simulation.given().clone()
+    }
+
     /// Settings of all calls. `usual` has the defaults of options. Checks that the numbers can be written before calls
     /// read `traces`.
     pub(super) fn settings(&self, usual: CallArguments, traces: &[String]) -> Result<CallSettings> {
-        let settings = self.simulation.given().clone().or(usual).settings()?;
+        let settings = self.given().or(usual).settings()?;
         let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));
         output_file::check(&[("--json", self.json.as_deref())], &inputs)?;
@@ -125,10 +130,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             fidelity::run(arguments, given("codec"))
         }
         Study::Lockstep(arguments) => learned("lockstep", arguments),
-        Study::Salsify(arguments) => {
-            refuse(&DECIDED, given)?;
-            salsify::run(arguments)
-        }
+        Study::Salsify(arguments) => salsify::run(arguments, given),
     }
 }
 

@@ -1,8 +1,11 @@
-//! Salsify's ablation (NSDI 2018, section 5.4): the value of each part of the design. The scores of the paper are of
-//! displayed frames ([`Scores::displayed_delay_ms`]), and so are those compared here. The delay of all captured frames
-//! is printed, too. The paper uses its Verizon LTE trace. The whole design has a p95 of 323 ms and an SSIM of 16.5 dB.
-//! A conventional codec has 362 ms and 13.4 dB, conventional codec and transport 2,625 ms. Without the grace period the
-//! SSIM is 10.3 dB.
+//! Salsify's ablation (NSDI 2018, section 5.2, experiment 4): the value of each part of the design.
+//!
+//! [`DESIGNS`] are Salsify as published on two cores and on one, as Lockstep has it by default, and with one more part
+//! replaced in each row. The rows as published have the coding time of the published encoder ([`PUBLISHED_MENU_MS`]).
+//!
+//! The paper uses its Verizon LTE trace. Its analysis files give p95 of the displayed delay and SSIM: 323 ms and 16.5 dB
+//! on two cores, 384 ms on one, 362 ms and 13.4 dB with a conventional codec, 2,625 ms with a conventional transport,
+//! too. Without the grace period the SSIM is 10.3 dB.
 
 use std::time::Instant;
 
@@ -10,12 +13,21 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_configuration::{CallArguments, CallSettings, CodecKind, Seconds, simulate};
+use lockstep_configuration::{
+    AsPublished, CallArguments, CallSettings, CodecKind, Milliseconds, OptionValue, Seconds, simulate,
+};
 use lockstep_control::{Algorithm, GracePeriod};
-use lockstep_measure::Scores;
+use lockstep_measure::{CodingTimes, Scores};
+use lockstep_media::{SourceOptions, source_format};
 use lockstep_runner::progress::figure;
 
-use super::{Budget, CommonArguments, TRIED_SECONDS, each, write};
+use super::{Budget, CommonArguments, DECIDED, TRIED_SECONDS, each, refuse, write};
+
+/// Coding time of the published encoder's two candidates at 1280x720, one after the other, milliseconds (lab:
+/// 2026-11-papers-salsify).
+const PUBLISHED_MENU_MS: f64 = 36.0;
+/// Luma samples of the pictures of that time.
+const PUBLISHED_SAMPLES: f64 = 1280.0 * 720.0;
 
 /// Arguments of `lockstep study salsify`: a trace, such as Salsify's recording of Verizon LTE, and all options of
 /// `lockstep simulate`.
@@ -29,13 +41,49 @@ pub(super) struct AblationArguments {
     common: CommonArguments,
 }
 
-/// A design: its name, its controller and its codec.
-const DESIGNS: [(&str, Algorithm, CodecKind); 4] = [
-    ("whole", Algorithm::Salsify(GracePeriod::LinkIdle), CodecKind::Functional),
-    ("no grace period", Algorithm::Salsify(GracePeriod::None), CodecKind::Functional),
-    ("conventional codec", Algorithm::Salsify(GracePeriod::LinkIdle), CodecKind::Conventional),
-    ("conventional codec and transport", Algorithm::Gcc, CodecKind::Conventional),
-];
+/// Parts of a design.
+#[derive(Debug, Clone, Copy)]
+enum Parts {
+    /// Salsify as published, with this menu and this grace period.
+    Published(AsPublished, &'static str, GracePeriod),
+    /// Salsify's controller with what Lockstep does better.
+    Lockstep,
+    /// A conventional codec with rate control, and Google Congestion Control.
+    Conventional,
+}
+
+/// Every design by name. The first one is the whole with which the others are compared.
+const DESIGNS: [(&str, Parts); 7] = {
+    use AsPublished::{Salsify, SalsifyFrameTarget, SalsifySecondTarget};
+    [
+        ("whole as published, two cores", Parts::Published(Salsify, "parallel", GracePeriod::Sender)),
+        ("whole as published, one core", Parts::Published(Salsify, "serial", GracePeriod::Sender)),
+        ("whole as Lockstep has it", Parts::Lockstep),
+        ("no grace period", Parts::Published(Salsify, "parallel", GracePeriod::None)),
+        ("conventional codec", Parts::Published(SalsifyFrameTarget, "parallel", GracePeriod::Sender)),
+        ("its target once per second", Parts::Published(SalsifySecondTarget, "parallel", GracePeriod::Sender)),
+        ("conventional codec and transport", Parts::Conventional),
+    ]
+};
+
+impl Parts {
+    /// Options of a call with these parts. `menu_ms` is the coding time of the published encoder.
+    fn arguments(self, menu_ms: Milliseconds) -> Result<CallArguments> {
+        let mut arguments = CallArguments::default();
+        match self {
+            Self::Published(system, menu, grace_period) => {
+                arguments.set_values("menu", &[menu.to_owned()])?;
+                (arguments.as_published, arguments.grace_period) = (Some(system), Some(grace_period));
+                arguments.encode_ms = Some(menu_ms);
+            }
+            Self::Lockstep => arguments.controller = Some(Algorithm::Salsify(GracePeriod::LinkIdle).into()),
+            Self::Conventional => {
+                (arguments.controller, arguments.codec) = (Some(Algorithm::Gcc.into()), Some(CodecKind::Conventional));
+            }
+        }
+        Ok(arguments)
+    }
+}
 
 #[derive(Serialize)]
 struct Row {
@@ -43,6 +91,9 @@ struct Row {
     design: &'static str,
     controller: String,
     codec: CodecKind,
+    /// Published system that the row follows, by its name on the command line.
+    as_published: Option<serde_json::Value>,
+    coding_times: Option<CodingTimes>,
     /// Whether it is worse than the whole design in p50 and p95 of the displayed delay, and in SSIM.
     worse: [bool; 3],
     #[serde(flatten)]
@@ -71,70 +122,120 @@ impl Budget {
     }
 }
 
-/// The scores of each design in the call `given`.
-fn scores(study: &str, given: &CallSettings) -> Result<Vec<Scores>> {
-    each(study, &DESIGNS, |(_, controller, codec)| {
-        let mut call = given.clone();
-        call.control.controller = controller.clone().into();
-        call.control.codec = *codec;
-        Ok(simulate(&call, |_| Ok(()))?.report.scores)
+/// Settings of each design for the call `given`.
+fn designs(given: &CallArguments) -> Result<Vec<CallSettings>> {
+    let clip = given.clip.as_ref().map_or("generated", |clip| clip.as_str());
+    let format = source_format(clip, &SourceOptions::default())?;
+    let menu_ms = PUBLISHED_MENU_MS * (format.width * format.height) as f64 / PUBLISHED_SAMPLES;
+    let menu_ms = Milliseconds::from_word(&format!("{menu_ms:.3}")).map_err(anyhow::Error::msg)?;
+    DESIGNS.iter().map(|(_, parts)| given.clone().or(parts.arguments(menu_ms)?).settings()).collect()
+}
+
+/// Length of the call, scores and coding times of each design.
+fn run_all(study: &str, calls: &[CallSettings]) -> Result<Vec<(Scores, Option<CodingTimes>)>> {
+    each(study, calls, |call| {
+        let report = simulate(call, |_| Ok(()))?.report;
+        Ok((report.scores, report.coding_times))
     })
 }
 
 /// Prints the number of calls and the estimated time.
-fn announce(budget: Budget, given: &CallSettings) -> Result<()> {
-    let length = given.length.as_f64();
-    let what = format!("salsify, budget {}: {} calls of {length} s", budget.name(), DESIGNS.len());
+fn announce(budget: Budget, calls: &[CallSettings]) -> Result<()> {
+    let length = calls.first().map_or(0.0, |call| call.length.as_f64());
+    let what = format!("salsify, budget {}: {} calls of {length} s", budget.name(), calls.len());
     if length <= 5.0 * f64::from(TRIED_SECONDS) {
         eprint_line!("{what}");
         return Ok(());
     }
     let began = Instant::now();
-    scores("how long it takes", &CallSettings { length: Seconds::whole(TRIED_SECONDS), ..given.clone() })?;
+    let short = |call: &CallSettings| CallSettings { length: Seconds::whole(TRIED_SECONDS), ..call.clone() };
+    run_all("how long it takes", &calls.iter().map(short).collect::<Vec<_>>())?;
     let estimate = began.elapsed().as_secs_f64() * length / f64::from(TRIED_SECONDS);
     eprint_line!("{what}, about {estimate:.0} s in all");
     Ok(())
 }
 
-pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
-    let given = arguments.common.settings(arguments.budget.calls(), &[])?;
-    announce(arguments.budget, &given)?;
-    let scores = scores("study salsify", &given)?;
-    let whole = scores.first().cloned();
+pub(super) fn run(arguments: &AblationArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    refuse(&DECIDED, given)?;
+    refuse(&["menu", "fit_passes", "max_bitrate", "feedback_ms"], given)?;
+    let usual = arguments.budget.calls();
+    let common = arguments.common.settings(usual.clone(), &[])?;
+    let calls = designs(&arguments.common.given().or(usual))?;
+    announce(arguments.budget, &calls)?;
+    let results = run_all("study salsify", &calls)?;
+    let whole = results.first().map(|(scores, _)| scores.clone());
     let rows: Vec<Row> = DESIGNS
         .iter()
-        .zip(scores)
-        .map(|((design, controller, codec), scores)| {
-            let worse = whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores));
-            let budget = arguments.budget;
-            Row { budget, design, controller: controller.to_string(), codec: *codec, worse, scores }
+        .zip(&calls)
+        .zip(results)
+        .map(|(((design, _), call), (scores, coding_times))| Row {
+            budget: arguments.budget,
+            design,
+            controller: call.control.controller.to_string(),
+            codec: call.control.codec,
+            as_published: call.control.as_published.map(|system| system.to_value()),
+            coding_times,
+            worse: whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores)),
+            scores,
         })
         .collect();
 
-    print_line!("{} s of {} over {}\n", given.length.as_f64(), given.clip, given.link.trace.name());
-    print_line!("delays are those of the frames displayed, as in the paper, and of every frame captured\n");
+    print_line!("{} s of {} over {}\n", common.length.as_f64(), common.clip, common.link.trace.name());
+    print_line!("delays are those of the frames displayed, as in the paper, and of every frame captured; choices are");
+    print_line!("the shares of coded pictures of which the better, the worse or no version was sent\n");
     print_line!(
-        "{:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>8}   worse in",
+        "{:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>7}{:>8}{:>9}{:>15}   worse in",
         "",
         "shown p50",
         "p95 (ms)",
         "every p50",
         "p95 (ms)",
         "SSIM (dB)",
-        "Mb/s"
+        "p25",
+        "Mb/s",
+        "states",
+        "choices (%)"
     );
     for Row { design, worse, scores, .. } in &rows {
         let names = ["p50", "p95", "SSIM"].into_iter().zip(worse).filter_map(|(name, &worse)| worse.then_some(name));
+        let states = scores.states.map(|states| format!("{:.1}/{:.1}", states.sender, states.receiver));
+        let choices = scores.choices.map(|choices| {
+            let shares = [choices.better, choices.worse, choices.none].map(|share| format!("{:.0}", 100.0 * share));
+            shares.join("/")
+        });
         print_line!(
-            "{design:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>8.2}   {}",
+            "{design:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>7}{:>8.2}{:>9}{:>15}   {}",
             figure(scores.displayed_delay_ms.map(|delay| delay.p50), 0),
             figure(scores.displayed_delay_ms.map(|delay| delay.p95), 0),
             figure(scores.video_delay_ms.map(|delay| delay.p50), 0),
             figure(scores.video_delay_ms.map(|delay| delay.p95), 0),
             figure(scores.ssim_db.map(|ssim| ssim.mean), 2),
+            figure(scores.ssim_db.map(|ssim| ssim.p25), 1),
             scores.throughput_bps as f64 * 1e-6,
+            states.unwrap_or_default(),
+            choices.unwrap_or_default(),
             names.collect::<Vec<_>>().join(", ")
         );
     }
     write(arguments.common.json.as_ref(), &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn designs_differ_in_their_parts_alone() {
+        let given = CallArguments { clip: Some("generated:640x360@30".into()), ..CallArguments::default() };
+        let calls = designs(&given).unwrap();
+        let grace = |at: usize| calls[at].control.controller.grace_period();
+        assert_eq!(grace(0), Some(GracePeriod::Sender));
+        assert_eq!((grace(2), grace(3)), (Some(GracePeriod::LinkIdle), Some(GracePeriod::None)));
+        assert_eq!(calls[4].control.as_published, Some(AsPublished::SalsifyFrameTarget));
+        assert_eq!(calls[5].control.as_published, Some(AsPublished::SalsifySecondTarget));
+        assert_eq!(calls[6].control.codec, CodecKind::Conventional);
+        let (one, two) = (calls[1].job_times(640 * 360).1, calls[0].job_times(640 * 360).1);
+        assert!((one.first_job_ms - 9.0).abs() < 1e-6, "a quarter of the time of 1280x720: {}", one.first_job_ms);
+        assert!(two.first_job_ms < one.first_job_ms);
+    }
 }
