@@ -181,7 +181,9 @@ impl<C: Codec> SendingEnd<C> {
         let limited_by = self.limited_by(now, frame_budget);
         self.last_limited_by = Some(limited_by);
         let count = |states: usize| u16::try_from(states).ok();
-        let held = (count(self.transport.held_states()), count(self.transport.receiver_states()));
+        // The encoder counts the empty state, too.
+        let own = self.encoder.held_states().saturating_sub(1);
+        let held = (count(own), count(self.transport.receiver_states()));
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
             record.candidates = menu.candidates.iter().map(Candidate::size).collect();

@@ -1,5 +1,6 @@
 //! Integration tests of the crate, in one program: each program would compile the simulator again.
 
+mod as_published;
 mod estimator;
 mod floor;
 mod modelled;
