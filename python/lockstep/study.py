@@ -58,8 +58,8 @@ class Work:
     """Cells that run at once."""
 
 
-def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
-    """Adds the arguments of every study."""
+def add_arguments(parser: argparse.ArgumentParser, name: str, budgets: Sequence[str] = BUDGETS) -> None:
+    """Adds the arguments of every study; its ``budgets`` begin with the default."""
     parser.add_argument(
         "--output",
         type=Path,
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         metavar="DIR",
         help="folder of the study (%(default)s)",
     )
-    parser.add_argument("--budget", choices=BUDGETS, default="small", help="size of the study (%(default)s)")
+    parser.add_argument("--budget", choices=budgets, default=budgets[0], help="size of the study (%(default)s)")
     parser.add_argument(
         "--seeds", type=whole(1), default=None, metavar="COUNT", help="number of seeds for each cell, from 1 on"
     )
