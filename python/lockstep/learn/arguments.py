@@ -171,6 +171,20 @@ def of_a_search(made: Any) -> None:
     )
 
 
+def _cross_traffic(made: argparse.ArgumentParser) -> None:
+    """Arguments for calls that share their link."""
+    made.add_argument(
+        "--shared", type=SHARE, default=0.0, help="share of the calls with cross traffic for a time (%(default)s)"
+    )
+    made.add_argument(
+        "--cross-traffic",
+        nargs="+",
+        default=["tcp", "gcc"],
+        metavar="KIND",
+        help="kinds of cross traffic: tcp, or the controller of another call (tcp gcc)",
+    )
+
+
 def _ppo(made: argparse.ArgumentParser, *, updates: int, clip: float, epochs: int) -> None:
     """Arguments of PPO; the defaults are those of the shipped models of HRCC and Gemini, with the papers' 3e-5."""
     made.add_argument("--updates", type=whole(1), default=updates, help="updates of PPO (%(default)s)")
@@ -209,6 +223,7 @@ def _ppo(made: argparse.ArgumentParser, *, updates: int, clip: float, epochs: in
         help="input of the critic: the observation, or also values that only the simulator knows (%(default)s)",
     )
     made.add_argument("--round", type=whole(1), default=10, help="updates between checkpoints (%(default)s)")
+    _cross_traffic(made)
 
 
 def _bob(made: argparse.ArgumentParser) -> None:
@@ -267,6 +282,7 @@ def _decisions_on_a_ladder(made: argparse.ArgumentParser) -> None:
         "--interval-ms", type=whole(10, 2_000), default=200, help="time between two decisions (%(default)s)"
     )
     made.add_argument("--ladder", choices=LADDERS, default="logarithmic", help="ladder of rates (%(default)s)")
+    _cross_traffic(made)
 
 
 def _concerto(made: argparse.ArgumentParser) -> None:

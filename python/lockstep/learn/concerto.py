@@ -174,6 +174,8 @@ def environments(options: argparse.Namespace, traces: list[str], steps: int) -> 
             step_ms=options.interval_ms,
             episode_steps=steps + 1,
             feedback_ms=FEEDBACK_MS,
+            shared=options.shared,
+            cross_traffic=options.cross_traffic,
             loss=(0.0, 0.02),
             codec=codec,
             size=(640, 360),

@@ -160,6 +160,8 @@ class Calls:
                 size=(1280, 720),
                 bounds_bps=(30_000, 20_000_000),
                 feedback_ms=FEEDBACK_MS,
+                shared=options.shared,
+                cross_traffic=options.cross_traffic,
                 threads=options.threads,
             )
             for codec in CODECS
