@@ -20,7 +20,7 @@ NAMES = ("paper", "where", "metric", "system", "condition")
 """Columns that identify a result."""
 PUBLISHED, TODAY, CHROMIUM = "published", "today", "chromium"
 MODES = (PUBLISHED, TODAY, CHROMIUM)
-"""Whose measurement: a system as published, Lockstep as it is today, or Chromium in the testbed."""
+"""Whose measurement: a published system, Lockstep today, or Chromium in the testbed."""
 
 REPRODUCED = "reproduced within the interval"
 DIRECTION = "same direction, other size"
