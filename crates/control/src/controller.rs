@@ -91,6 +91,8 @@ pub struct Traits {
 impl Traits {
     /// A controller that estimates the path: every rule applies.
     pub const ESTIMATING: Self = Self { is_bounded: true, has_ceiling: true, wants_probes: true };
+    /// A published system to the letter: no rule applies.
+    pub const AS_PUBLISHED: Self = Self { is_bounded: false, has_ceiling: false, wants_probes: false };
 }
 
 /// Sender-side control: decides how many bytes the next frame may have and how fast its fragments leave.

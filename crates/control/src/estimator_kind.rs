@@ -108,6 +108,7 @@ impl EstimatorKind {
             Self::Hrcc => 5,
             Self::Gemini => 6,
             Self::Mmsys24 => 7,
+            Self::InterArrival(GracePeriod::Sender) => 8,
         }
     }
 
@@ -124,6 +125,7 @@ impl EstimatorKind {
             5 => Some(Self::Hrcc),
             6 => Some(Self::Gemini),
             7 => Some(Self::Mmsys24),
+            8 => Some(Self::InterArrival(GracePeriod::Sender)),
             _ => None,
         }
     }
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn estimator_numbers_round_trip_and_others_are_refused() {
         let known: Vec<EstimatorKind> = (0..=u16::MAX).filter_map(EstimatorKind::from_number).collect();
-        assert_eq!(known.len(), 8, "seven estimators, and 0 for any");
+        assert_eq!(known.len(), 9, "eight estimators, and 0 for any");
         for kind in known {
             assert_eq!(EstimatorKind::from_number(kind.number()), Some(kind));
         }

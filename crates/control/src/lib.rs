@@ -96,4 +96,9 @@ pub trait Estimator: Send {
     fn follows_arrivals_alone(&self) -> bool {
         false
     }
+    /// Whether the receiving end of a live call acknowledges each fragment, as the published receiver of this estimator
+    /// does. A simulated call sets its interval by an option.
+    fn acknowledges_each_fragment(&self) -> bool {
+        false
+    }
 }
