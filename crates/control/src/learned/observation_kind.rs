@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::observation::Observation;
 use super::{BobObservation, ConcertoObservation, GeminiObservation, HrccObservation};
+use crate::BobRules;
 
 /// Observations that an environment can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum ObservationKind {
     Concerto,
     /// BoB's, at the receiver.
     Bob,
+    /// BoB's with the heuristic of the paper's text ([`BobRules::Printed`]).
+    BobPrinted,
     /// HRCC's, at the receiver.
     Hrcc,
     /// Gemini's, at the receiver.
@@ -27,7 +30,7 @@ pub struct UnknownObservation(String);
 
 impl ObservationKind {
     /// All observations.
-    pub const ALL: [Self; 4] = [Self::Concerto, Self::Bob, Self::Hrcc, Self::Gemini];
+    pub const ALL: [Self; 5] = [Self::Concerto, Self::Bob, Self::BobPrinted, Self::Hrcc, Self::Gemini];
 
     /// Whether the receiver makes it from arrivals.
     #[must_use]
@@ -40,7 +43,8 @@ impl ObservationKind {
     pub fn make(self) -> Box<dyn Observation> {
         match self {
             Self::Concerto => Box::new(ConcertoObservation::new(ConcertoObservation::USUAL_INTERVALS)),
-            Self::Bob => Box::new(BobObservation::new()),
+            Self::Bob => Box::new(BobObservation::new(BobRules::Released)),
+            Self::BobPrinted => Box::new(BobObservation::new(BobRules::Printed)),
             Self::Hrcc => Box::new(HrccObservation::new()),
             Self::Gemini => Box::new(GeminiObservation::new()),
         }
@@ -52,6 +56,7 @@ impl fmt::Display for ObservationKind {
         formatter.write_str(match self {
             Self::Concerto => "concerto",
             Self::Bob => "bob",
+            Self::BobPrinted => "bob-printed",
             Self::Hrcc => "hrcc",
             Self::Gemini => "gemini",
         })
