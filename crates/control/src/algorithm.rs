@@ -17,8 +17,8 @@ use crate::learned::Concerto;
 use crate::learned::Lockstep;
 use crate::learned::shipped::Shipped;
 use crate::{
-    BobRules, Controller, ControllerSetup, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Nada, RateBounds,
-    ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout,
+    BobRules, Controller, ControllerSetup, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Nada,
+    RateBounds, ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout,
 };
 
 /// An estimator and a controller that belong together.

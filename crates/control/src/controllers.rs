@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn registered_controller_is_made_by_its_factory() {
-        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic(BobRules::Released)).responding_to_marks();
+        let registration =
+            mine("mine").with_estimator(EstimatorKind::BobHeuristic(BobRules::Released)).responding_to_marks();
         let algorithm = Controllers::default().with(registration).unwrap().find("mine").unwrap();
         assert_eq!(algorithm.to_string(), "mine");
         assert!(algorithm.responds_to_marks() && !algorithm.takes_model() && !algorithm.takes_latency());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::observation::Observation;
-use super::{BobObservation, ConcertoObservation, GeminiObservation, HrccObservation};
+use super::{BobObservation, ConcertoInputs, ConcertoObservation, GeminiObservation, HrccObservation};
 use crate::BobRules;
 
 /// Observations that an environment can use.
@@ -13,6 +13,8 @@ use crate::BobRules;
 pub enum ObservationKind {
     /// Concerto's, which RL-V shares.
     Concerto,
+    /// Concerto's with the bit rate of the encoder ([`ConcertoInputs::Encoded`]).
+    ConcertoEncoded,
     /// BoB's, at the receiver.
     Bob,
     /// BoB's with the heuristic of the paper's text ([`BobRules::Printed`]).
@@ -30,19 +32,25 @@ pub struct UnknownObservation(String);
 
 impl ObservationKind {
     /// All observations.
-    pub const ALL: [Self; 5] = [Self::Concerto, Self::Bob, Self::BobPrinted, Self::Hrcc, Self::Gemini];
+    pub const ALL: [Self; 6] =
+        [Self::Concerto, Self::ConcertoEncoded, Self::Bob, Self::BobPrinted, Self::Hrcc, Self::Gemini];
 
     /// Whether the receiver makes it from arrivals.
     #[must_use]
     pub fn is_receivers(self) -> bool {
-        !matches!(self, Self::Concerto)
+        !matches!(self, Self::Concerto | Self::ConcertoEncoded)
     }
 
     /// An observation without inputs.
     #[must_use]
     pub fn make(self) -> Box<dyn Observation> {
         match self {
-            Self::Concerto => Box::new(ConcertoObservation::new(ConcertoObservation::USUAL_INTERVALS)),
+            Self::Concerto => {
+                Box::new(ConcertoObservation::new(ConcertoObservation::USUAL_INTERVALS, ConcertoInputs::Acknowledged))
+            }
+            Self::ConcertoEncoded => {
+                Box::new(ConcertoObservation::new(ConcertoObservation::USUAL_INTERVALS, ConcertoInputs::Encoded))
+            }
             Self::Bob => Box::new(BobObservation::new(BobRules::Released)),
             Self::BobPrinted => Box::new(BobObservation::new(BobRules::Printed)),
             Self::Hrcc => Box::new(HrccObservation::new()),
@@ -55,6 +63,7 @@ impl fmt::Display for ObservationKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Concerto => "concerto",
+            Self::ConcertoEncoded => "concerto-encoded",
             Self::Bob => "bob",
             Self::BobPrinted => "bob-printed",
             Self::Hrcc => "hrcc",
