@@ -235,7 +235,8 @@ fn model_of(setup: &ControllerSetup, shipped: Shipped) -> Result<Arc<Model>, Mod
 impl fmt::Display for Algorithm {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Salsify(GracePeriod::LinkIdle) => formatter.write_str("salsify"),
+            // The option `grace_period` names that of the sender.
+            Self::Salsify(GracePeriod::LinkIdle | GracePeriod::Sender) => formatter.write_str("salsify"),
             Self::Salsify(GracePeriod::None) => formatter.write_str("salsify-no-grace"),
             Self::Gcc => formatter.write_str("gcc"),
             Self::Fixed(rate) => write!(formatter, "fixed:{}bps", rate.as_bps()),

@@ -114,8 +114,9 @@ impl EstimatorKind {
             Self::Hrcc => 5,
             Self::Gemini => 6,
             Self::Mmsys24 => 7,
-            Self::BobHeuristic(BobRules::Printed) => 8,
-            Self::Bob(BobRules::Printed) => 9,
+            Self::InterArrival(GracePeriod::Sender) => 8,
+            Self::BobHeuristic(BobRules::Printed) => 9,
+            Self::Bob(BobRules::Printed) => 10,
         }
     }
 
@@ -127,10 +128,11 @@ impl EstimatorKind {
             0 | 1 => Some(Self::InterArrival(GracePeriod::LinkIdle)),
             2 => Some(Self::InterArrival(GracePeriod::None)),
             3 => Some(Self::BobHeuristic(BobRules::Released)),
-            8 => Some(Self::BobHeuristic(BobRules::Printed)),
-            4..=7 | 9 if !cfg!(feature = "baselines") => None,
+            8 => Some(Self::InterArrival(GracePeriod::Sender)),
+            9 => Some(Self::BobHeuristic(BobRules::Printed)),
+            4..=7 | 10 if !cfg!(feature = "baselines") => None,
             4 => Some(Self::Bob(BobRules::Released)),
-            9 => Some(Self::Bob(BobRules::Printed)),
+            10 => Some(Self::Bob(BobRules::Printed)),
             5 => Some(Self::Hrcc),
             6 => Some(Self::Gemini),
             7 => Some(Self::Mmsys24),
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn estimator_numbers_round_trip_and_others_are_refused() {
         let known: Vec<EstimatorKind> = (0..=u16::MAX).filter_map(EstimatorKind::from_number).collect();
-        assert_eq!(known.len(), 10, "nine estimators, and 0 for any");
+        assert_eq!(known.len(), 11, "ten estimators, and 0 for any");
         for kind in known {
             assert_eq!(EstimatorKind::from_number(kind.number()), Some(kind));
         }

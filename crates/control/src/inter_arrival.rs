@@ -1,5 +1,5 @@
 //! Salsify's estimator: the smoothed time between two arrivals, without the sender's idle time (NSDI 2018, section
-//! 3.3).
+//! 3.2).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lockstep_units::{Timestamp, duration_from_seconds};
 use crate::Estimator;
 use crate::base_delay::BaseDelay;
 
-/// Weight of a new sample in the average (Salsify, section 3.3).
+/// Weight of a new sample in the average (Salsify, section 3.2).
 const ALPHA: f64 = 0.1;
 
 /// Inter-arrival time before the first arrival: ten fragments in the 100 ms that Salsify's sender tolerates. TCP starts
@@ -34,6 +34,9 @@ pub enum GracePeriod {
     /// only as far as the link was idle.
     #[default]
     LinkIdle,
+    /// Subtracts the pause that the sender names in the first fragment of a frame, as published. The loss of that
+    /// fragment loses the grace period.
+    Sender,
 }
 
 /// The inter-arrival average: `tau <- alpha (T_i - T_(i-1) - grace) + (1 - alpha) tau`, alpha = 0.1.
@@ -60,6 +63,13 @@ impl InterArrival {
     fn grace(&self, arrival: &Arrival, previous: &Arrival, smallest_delay: i64) -> Duration {
         match self.grace_period {
             GracePeriod::None => Duration::ZERO,
+            GracePeriod::Sender => {
+                if arrival.fragment == 0 {
+                    arrival.grace
+                } else {
+                    Duration::ZERO
+                }
+            }
             GracePeriod::LinkIdle => {
                 let earliest = i128::from(arrival.sent_at.as_nanos()) + i128::from(smallest_delay);
                 let idle = earliest - i128::from(previous.arrived_at.as_nanos());
@@ -78,7 +88,8 @@ impl Estimator for InterArrival {
             }
             let grace = self.grace(arrival, previous, smallest_delay);
             let between = arrival.arrived_at.saturating_since(previous.arrived_at);
-            let least = if grace > Duration::ZERO { IDLE_LINK_SHARE * self.average_seconds } else { 0.0 };
+            let is_bounded = self.grace_period == GracePeriod::LinkIdle && grace > Duration::ZERO;
+            let least = if is_bounded { IDLE_LINK_SHARE * self.average_seconds } else { 0.0 };
             let sample = between.saturating_sub(grace).as_secs_f64().max(least);
             self.average_seconds = ALPHA * sample + (1.0 - ALPHA) * self.average_seconds;
         }

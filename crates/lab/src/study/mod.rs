@@ -74,6 +74,8 @@ pub(super) enum Budget {
     Small,
     /// The full study.
     Full,
+    /// The paper's own amount.
+    Paper,
 }
 
 impl Budget {
@@ -82,12 +84,13 @@ impl Budget {
         match self {
             Self::Small => "small",
             Self::Full => "full",
+            Self::Paper => "paper",
         }
     }
 }
 
 /// Options that every study decides itself, such as codec and controller.
-pub(super) const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
+pub(super) const DECIDED: [&str; 6] = ["codec", "controller", "estimator", "latency", "grace_period", "as_published"];
 
 /// Refuses options that a command decides itself. `given` tells whether an option was given.
 pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
