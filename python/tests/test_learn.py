@@ -430,7 +430,7 @@ class TestTraining:
         monkeypatch.setattr(bob, "THRESHOLDS", (5, 50))
         profiles = tmp_path / "profiles"
         profiles.mkdir()
-        (profiles / "cascade_profile").write_text("rate 1200kbit\nwait 2s\nrate 400kbit\nwait 2s\n")
+        (profiles / "cascade_profile_x0.25").write_text("rate 1200kbit\nwait 2s\nrate 400kbit\nwait 2s\n")
         words = ["--output", str(tmp_path / "study"), "--profiles", str(profiles), "--seconds", "5", "--seeds", "2"]
         assert bob.main(words) == 0
         output = capsys.readouterr().out

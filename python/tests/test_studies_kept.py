@@ -15,6 +15,7 @@ import polars
 import pytest
 
 import lockstep
+from lockstep.content_hash import content_hash
 from lockstep.learn.judging import MEASURES
 from lockstep.studies import bob, concerto
 from lockstep.studies.__main__ import main
@@ -31,15 +32,15 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
     def simulate(trace: Path | str, **options: Any) -> SimpleNamespace:
         model = b"" if options["model"] is None else options["model"].read_bytes()
-        ran.append((options["controller"], model.decode(errors="replace")))
+        ran.append((options["controller"] or str(options["estimator"]), model.decode(errors="replace")))
         score = 10.0 * len(model) + len(trace if isinstance(trace, str) else trace.read_bytes())
         return SimpleNamespace(
             scores={
                 "estimate_accuracy": 0.5,
-                "estimate_smape_percent": 40.0,
+                "estimate_smape": 0.4,
                 "throughput_bps": 1e6,
                 "one_way_delay_ms": {"mean": 100.0},
-                "network": {"loss": 0.0, "challenge": score, "bob": score},
+                "network": {"delay": 0.5, "rate": 0.8, "loss": 0.01, "challenge": score, "bob": score},
                 "ssim_db": {"mean": 15.0},
                 "video_delay_ms": {"p95": 200.0},
             }
@@ -59,7 +60,7 @@ def words(tmp_path: Path) -> list[str]:
         (tmp_path / folder).mkdir()
     for name in bob.LEARNED:
         (tmp_path / "models" / f"{name}.onnx").write_text(name)
-    (tmp_path / "profiles" / "cascade_profile").write_text("rate 1200kbit\nwait 2s\n")
+    (tmp_path / "profiles" / "cascade_profile_x0.25").write_text("rate 300kbit\nwait 2s\n")
     return [
         *("--output", str(tmp_path / "study"), "--models", str(tmp_path / "models"), "--seeds", "1", "--workers", "1"),
         *("--profiles", str(tmp_path / "profiles"), "--parts", "estimators", "--codecs", "functional"),
@@ -97,7 +98,7 @@ def test_changed_inputs_make_calls_run_again(
     if other == "trace":
         # Another folder with a file of the same name and other contents.
         (tmp_path / "others").mkdir()
-        (tmp_path / "others" / "cascade_profile").write_text("rate 400kbit\nwait 2s\n")
+        (tmp_path / "others" / "cascade_profile_x0.25").write_text("rate 400kbit\nwait 2s\n")
         words += ["--profiles", str(tmp_path / "others")]
     elif other == "program":
         monkeypatch.setattr(bob, "program_hash", lambda: "another")
@@ -149,6 +150,57 @@ def test_study_without_vmaf_compares_network_scores(
     assert "total_bob" not in output.out
     table = polars.read_parquet(tmp_path / "study" / "thresholds.parquet")
     assert table["vmaf"].null_count() == table["total_bob"].null_count() == len(table) == len(bob.THRESHOLDS)
+
+
+def test_paper_scores_are_columns_in_its_units(tmp_path: Path, ran: Ran, words: list[str]) -> None:
+    assert bob.main(words) == 0
+    assert len(ran) == len(bob.ESTIMATORS)
+    row = polars.read_parquet(tmp_path / "study" / "estimators.parquet").row(0, named=True)
+    assert (row["accuracy"], row["smape"]) == (50.0, 0.4)
+    assert (row["rate_score"], row["delay_score"], row["loss_score"]) == (80.0, 50.0, 99.0)
+    # The rates of the file with the paper's rates, not of the one with all of them.
+    assert bob.parser().parse_args([]).clip == "generated:640x360@24"
+    assert row["trace"] == content_hash(tmp_path / "profiles" / "cascade_profile_x0.25")
+
+
+def test_published_estimators_are_rows_of_their_own(
+    tmp_path: Path, ran: Ran, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "published" / "BandwidthEstimator_gemini.py"
+    file.parent.mkdir()
+    file.write_text("class Estimator: ...")
+    with_file = [*words, "--estimators", str(file)]
+    assert bob.main(with_file) == 0
+    assert [name for name, _ in ran] == [*bob.ESTIMATORS, str(file)]
+    assert "BandwidthEstimator_gemini.py" in capsys.readouterr().out
+    ran.clear()
+    # A module beside the file is a part of the estimator.
+    (file.parent / "model.pth").write_text("weights")
+    assert bob.main(with_file) == 0
+    assert [name for name, _ in ran] == [str(file)]
+    with pytest.raises(ValueError, match="none.py: no such file"):
+        bob.main([*words, "--estimators", str(tmp_path / "none.py")])
+
+
+def test_bob_as_published_is_trained_for_its_row(
+    tmp_path: Path, ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[list[str]] = []
+
+    def train(study: Study, algorithm: str, run: str, arguments: list[str]) -> Path:
+        trained.append(arguments)
+        model = study.folder / "runs" / run / f"{algorithm}.onnx"
+        model.parent.mkdir(parents=True, exist_ok=True)
+        model.write_text("as published")
+        return model
+
+    monkeypatch.setattr(Study, "train", train)
+    monkeypatch.setattr(bob.importlib.util, "find_spec", lambda _name: True)
+    assert bob.main([*words, "--as-published", "--episodes", "7"]) == 0
+    assert ("bob-printed", "as published") in ran
+    assert ("bob-heuristic-printed", "") in ran
+    (arguments,) = trained
+    assert arguments[: arguments.index("--call-seconds")] == ["--as-published", "--episodes", "7"]
 
 
 def test_default_profiles_are_generated(

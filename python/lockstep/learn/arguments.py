@@ -332,7 +332,7 @@ def _concerto(made: Parser) -> None:
         "--network",
         choices=NETWORKS,
         default="2d",
-        help="layers: 2-D convolutions, or those that the paper rejected, 1-D convolutions and dense layers (%(default)s)",
+        help="layers: 2-D convolutions, or those that the paper rejected: 1-D convolutions, dense layers (%(default)s)",
     )
     made.add_argument("--inputs", choices=INPUTS, default="both", help="signals in the observation (%(default)s)")
     made.add_argument("--overshoot", type=real(0.0), default=8.0, help="C of the loss (%(default)s)")

@@ -255,7 +255,9 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     actor = learner.actor if options.as_published else learner.actor.probabilities
     assert isinstance(actor, Actor)  # noqa: S101
     metadata = {"lockstep.selector_threshold": str(options.threshold)}
-    says = "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the estimate"
+    says = (
+        "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the estimate"
+    )
     if options.as_published:
         ranges = ",".join(str(end) for end in PUBLISHED_RANGES_BPS)
         metadata |= {"lockstep.ranges_bps": ranges, "lockstep.heuristic": "printed"}

@@ -107,7 +107,7 @@ class Learner(Protocol):
     observation: str
     """Name of the observation in the Rust code."""
     is_categorical: bool
-    """Whether the actor's output is a probability for each action. Otherwise it is the mean of a normal distribution."""
+    """Whether the actor returns a probability for each action; otherwise the mean of a normal distribution."""
     critic_rate: float
     """Learning rate of the critic over that of the actor."""
     shape: tuple[int, ...]
