@@ -16,6 +16,7 @@ import pytest
 
 import lockstep
 from lockstep.content_hash import content_hash
+from lockstep.learn.arguments import parser
 from lockstep.learn.judging import MEASURES
 from lockstep.studies import bob, concerto
 from lockstep.studies.__main__ import main
@@ -178,13 +179,11 @@ def test_published_estimators_are_rows_of_their_own(
     (file.parent / "model.pth").write_text("weights")
     assert bob.main(with_file) == 0
     assert [name for name, _ in ran] == [str(file)]
-    with pytest.raises(ValueError, match="none.py: no such file"):
+    with pytest.raises(ValueError, match=r"none\.py: no such file"):
         bob.main([*words, "--estimators", str(tmp_path / "none.py")])
 
 
-def test_bob_as_published_is_trained_for_its_row(
-    tmp_path: Path, ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bob_as_published_is_trained_for_its_row(ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[list[str]] = []
 
     def train(study: Study, algorithm: str, run: str, arguments: list[str]) -> Path:
@@ -310,8 +309,8 @@ def test_training_parts_use_every_seed_and_print_the_budget(
     words = ["--output", str(folder), "--traces", "1", "--seeds", "2", "--workers", "1", "--parts", *parts]
     assert concerto.main(words) == 0
     output, announced = capsys.readouterr()
-    # 17 of the trainings differ, with two seeds each; calls of 23 variants and 5 controllers.
-    assert announced.startswith("study concerto: 34 trainings, 174 measurements of 1 calls; about 35 min in all\n")
+    # 19 of the trainings differ, with two seeds each; calls of 26 variants and 5 controllers.
+    assert announced.startswith("study concerto: 38 trainings, 192 measurements of 1 calls; about 40 min in all\n")
     for part in parts:
         table = polars.read_parquet(folder / f"{part}.parquet")
         ours = table.filter(polars.col("controller") == "concerto")
@@ -320,7 +319,38 @@ def test_training_parts_use_every_seed_and_print_the_budget(
         assert table["budget"].unique().to_list() == ["small"]
         assert f"{part}, budget small: 2 seeds" in output
         assert f"{part}, budget small" in (folder / f"{part}.txt").read_text()
-    assert output.count("No figure of the paper is available") == len(parts) - 1, "there is one for the controllers"
+    # There are figures for controllers, inputs and losses.
+    assert output.count("No figure of the paper is available") == len(parts) - 3
+    assert "Salsify, on GCC's transport" in output
+    table = polars.read_parquet(folder / "controllers.parquet")
+    of_salsify = table.filter(polars.col("controller") == "gcc", polars.col("codec") == "functional")
+    assert len(of_salsify) == len(concerto.FAMILIES)
+
+
+def test_losses_of_concerto_are_those_of_its_paper() -> None:
+    def of(arguments: tuple[str, ...]) -> tuple[str, float, float]:
+        made = parser("concerto").parse_args(["--output", "nowhere", *arguments])
+        return made.loss, made.overshoot, made.smoothness
+
+    found = {name: of(arguments) for name, arguments in concerto.VARIANTS["losses"].items()}
+    assert found == {
+        "l1 (cross-entropy)": ("cross-entropy", 8.0, 0.5),
+        "l2 (C = 0)": ("weighted", 8.0, 0.5),
+        "l3 (C = 100)": ("overshoot", 100.0, 0.5),
+        "l4 (C = 8)": ("overshoot", 8.0, 0.5),
+    }
+
+
+def test_trainings_as_published_have_folders_of_their_own() -> None:
+    options = concerto.parser().parse_args(["--as-published"])
+    name, words = concerto.run_of(options, ("--network", "1d"), 2)
+    own, _ = concerto.run_of(concerto.parser().parse_args([]), ("--network", "1d"), 2)
+    assert name.startswith("as-published-")
+    assert name != own
+    made = parser("concerto").parse_args(["--output", "nowhere", *words])
+    assert (made.as_published, made.network, made.interval_ms, made.seed) == (True, "1d", 1_000, 2)
+    # As many decisions as in the calls of the other trainings.
+    assert made.call_seconds == 5 * float(concerto.TRAINING["small"][-1])
 
 
 @pytest.mark.parametrize("study", ["bob", "concerto"])

@@ -9,8 +9,8 @@ model was trained on either.
 All calls have the paper's pictures, 640x360 at 24 frames per second, over the profiles at a quarter of their rates,
 which have the mean rates that the paper prints. With ``--budget small`` calls are modelled. Modelled calls have no
 pictures, so VMAF is computed from SSIM: with a line fitted to a few calls with pictures, which run first. With the
-other budgets all calls are coded, with measured VMAF. Both require an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` names.
-Without it, the study compares network scores.
+other budgets all calls are coded, with measured VMAF. Both require an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF``
+names. Without it, the study compares network scores.
 
 ``--as-published`` adds BoB and its heuristic as the paper prints them. ``--estimators`` adds published ones, such as
 those of BoB's repository. The part ``online`` (:mod:`lockstep.studies.bob_online`) trains BoB as published, and
