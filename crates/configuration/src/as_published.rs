@@ -8,7 +8,7 @@ use lockstep_control::{Algorithm, BobRules, GracePeriod};
 use crate::MaxBitrate;
 use crate::options::{CallArguments, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError};
 
-/// A published system to follow to the letter, instead of what Lockstep does better.
+/// A published system to follow to the letter, where Lockstep does something better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AsPublished {
     /// Salsify (NSDI 2018, section 3.2, and its published code). The menu `serial` is Salsify-1c, `parallel` Salsify-2c.

@@ -357,7 +357,7 @@ options! {
     /// Time that Salsify subtracts from the interval between two arrivals: the link's idle time, the sender's pause
     /// before a frame, or nothing. The default is the link's idle time; only for `salsify`.
     Control grace_period: GracePeriod;
-    /// Follow a published system to the letter, instead of what Lockstep does better. It fixes the controller and the
+    /// Follow a published system to the letter, where Lockstep does something better. It fixes the controller and the
     /// other options of its design.
     Control as_published: AsPublished;
     /// Estimator written for AlphaRTC: the Python file of its class `Estimator`, or a folder with

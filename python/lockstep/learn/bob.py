@@ -8,8 +8,8 @@ differs from the heuristic's by 30 % of their mean or more, the selector uses th
 Training begins with a clone of a rule that climbs faster than the heuristic. An untrained policy is rarely within the
 30 %, so the selector would use none of its actions. A clone of the heuristic stays as slow as the heuristic.
 
-``--as-published`` trains BoB as the paper prints it, from scratch: four ranges of 0.01 to 8 Mb/s as actions, the
-heuristic of the paper's text, another net, and the paper's numbers (:class:`PublishedBob`).
+``--as-published`` trains BoB as the paper prints it, from scratch (:class:`PublishedBob`). The actions are four ranges
+of 0.01 to 8 Mb/s. The heuristic is that of the paper's text. Net and numbers are the paper's, too.
 
 The sections are the net, the selector, the initial policy and the run. :mod:`lockstep.learn.ppo` contains PPO and the
 calls. Differences between paper, published code and this module: ``lab: 2026-11-learning``.

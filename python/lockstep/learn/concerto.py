@@ -34,10 +34,14 @@ Different from the paper, with the reason:
 - The third array is the sending rate of acknowledged packets. The paper has the codec's own bit rate.
 - The transport sends bursts at up to 2.5 times the rate. The paper's transport sends at the rate.
 
-``--as-published`` is without these differences: strides of 1, largest scores, rates of the paper's ladder, the expert
-``drains``, phi of equation 7 (:func:`printed_smoothness`), a second between decisions, the codec's bit rate, pacing at
-the rate. It adds what is printed too: a slope of 0.5 in the dense layer, and L2 regularisation. One difference remains:
-the gradient of the smoothness term needs the mean place, because the largest score has none.
+``--as-published`` is without these differences:
+
+- strides of 1; the largest score; the rates of the paper's ladder; a second between decisions
+- the expert ``drains``; phi of equation 7 (:func:`printed_smoothness`)
+- the codec's bit rate; pacing at the rate
+- a slope of 0.5 in the dense layer, and L2 regularisation
+
+One difference remains. The gradient of the smoothness term needs the mean place, because the largest score has none.
 
 ``--network`` has the networks that the paper rejected: a 1-D convolution, and fully connected layers.
 """

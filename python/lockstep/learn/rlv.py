@@ -15,10 +15,10 @@ conventional codec also averages random targets: it follows a target within a se
 second. So a random actor never observes a recovery. The critic uses the actor's dense layer as input, without a
 gradient into it: an untrained critic would spoil the clone.
 
-``--as-published`` has Pensieve's network (:class:`PensieveNet`) for the actor and another one for the critic, from
-scratch, with the inputs, ladder, interval and pacing of Concerto as published. The paper prints no other numbers of
-RL-V; discount and learning rate are Pensieve's (SIGCOMM 2017). The entropy weight is this module's, since advantages
-are normalised here.
+``--as-published`` has Pensieve's network (:class:`PensieveNet`) for the actor, and another one for the critic. Training
+begins from scratch. Inputs, ladder, interval and pacing are those of Concerto as published. The paper prints no other
+numbers of RL-V; discount and learning rate are Pensieve's (SIGCOMM 2017). The entropy weight is this module's, since
+advantages are normalised here.
 """
 
 import argparse

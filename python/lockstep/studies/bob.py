@@ -6,8 +6,8 @@ adaptive selector from 5 to 50 %. This study repeats both with the shipped estim
 profiles are generated (:mod:`lockstep.studies.bob_profiles`) unless ``--profiles`` names a folder of published ones. No
 model was trained on either.
 
-All calls have the paper's pictures, 640x360 at 24 frames per second, over the profiles at a quarter of their rates,
-which have the mean rates that the paper prints. With ``--budget small`` calls are modelled. Modelled calls have no
+All calls have the paper's size and rate, 640x360 at 24 frames per second. The profiles have a quarter of their rates,
+so that their mean rates are the printed ones. With ``--budget small`` calls are modelled. Modelled calls have no
 pictures, so VMAF is computed from SSIM: with a line fitted to a few calls with pictures, which run first. With the
 other budgets all calls are coded, with measured VMAF. Both require an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF``
 names. Without it, the study compares network scores.

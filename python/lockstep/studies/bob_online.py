@@ -1,7 +1,7 @@
 """BoB as published, online: training from scratch, and the time until its learned half decides in a call.
 
-BoB's paper (IEEE TMM 2022, section III-F) claims that its net converges after 500 episodes in the mean. It also claims
-that the heuristic decides for at most 10 to 15 s of a session, until the net has enough inputs.
+BoB's paper (IEEE TMM 2022, section III-F) claims that its net converges after 500 episodes in the mean. Another claim:
+at the start of a session the heuristic decides for at most 10 to 15 s.
 
 The selector uses the net's estimate where it differs from the heuristic's by less than its threshold. A call in which
 that never happens counts with its whole length.

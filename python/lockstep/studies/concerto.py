@@ -14,7 +14,7 @@ This study repeats them with modelled calls (``--real``: with the codec) on trac
 uses the seeds of these traces. It also compares Concerto's interval of a second with shorter ones. The observation
 (``observation.py``) does not require PyTorch.
 
-The losses are those of section 5.3: l1 is cross-entropy, l2 weights it by the squared distance (C = 0), l3 and l4 add
+The losses are those of section 5.3. l1 is cross-entropy. l2 weights it by the squared distance (C = 0). l3 and l4 add
 C = 100 and C = 8 on overshoot.
 
 "Salsify" of the paper is a frame-level codec on GCC's transport: here the row ``gcc, functional codec``. With

@@ -498,6 +498,7 @@ mod tests {
         let (scores, series) = score_of(&records, recorder(), Duration::from_millis(500));
         assert_eq!(series.target_bps, [400_000, 400_000, 400_000, 800_000, 800_000].map(Some));
         assert_eq!((scores.target_smoothness_bps, scores.estimate_accuracy), (Some(100_000.0), Some(1.0)));
+        assert_eq!((scores.estimate_smape, scores.estimate_smape_percent), (Some(0.0), Some(0.0)));
     }
 
     #[test]
