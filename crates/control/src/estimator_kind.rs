@@ -136,7 +136,6 @@ impl EstimatorKind {
             5 => Some(Self::Hrcc),
             6 => Some(Self::Gemini),
             7 => Some(Self::Mmsys24),
-            8 => Some(Self::InterArrival(GracePeriod::Sender)),
             _ => None,
         }
     }
