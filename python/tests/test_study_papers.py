@@ -6,7 +6,7 @@ from pathlib import Path
 import polars
 import pytest
 
-from lockstep.studies import papers
+from lockstep.studies import concerto, papers
 from lockstep.studies.papers_book import number, write_book
 from lockstep.studies.printed_results import (
     CHROMIUM,
@@ -201,7 +201,7 @@ def concerto_table(part: str, *variants: str, scale: float = 0.1) -> polars.Data
 
 def test_study_of_concerto_gives_its_tables(tmp_path: Path) -> None:
     concerto_table("inputs", "2 (transport)", "4 (both layers)").write_parquet(tmp_path / "inputs.parquet")
-    concerto_table("losses", "l1", "l2", "l3", "l4").write_parquet(tmp_path / "losses.parquet")
+    concerto_table("losses", *concerto.VARIANTS["losses"]).write_parquet(tmp_path / "losses.parquet")
     concerto_table("smoothness", "with (0.5)", "without").write_parquet(tmp_path / "smoothness.parquet")
     concerto_table("mismatch", *papers.NETWORKS).write_parquet(tmp_path / "mismatch.parquet")
     results = Results()
@@ -217,6 +217,29 @@ def test_study_of_concerto_gives_its_tables(tmp_path: Path) -> None:
     assert value(where="Table 3", system="Concerto, l1") == pytest.approx(1.0 / 1.3)
     assert value(metric="improvement of eta") == pytest.approx(10.0)
     assert value(where="Table 4", condition="row 3G, column WiFi") == pytest.approx(1.0 / 1.2)
+
+
+def test_study_of_concerto_gives_gaps_and_gains(tmp_path: Path) -> None:
+    rows = [
+        {"controller": controller, "codec": codec, "network": network, "seed": seed}
+        | {
+            "qoe_p": 2.0 if controller == "concerto" else 1.5,
+            "throughput_kbps": 300.0 if controller == "gcc" else 600.0,
+        }
+        for controller in ("concerto", "gcc", "salsify", "rlv")
+        for codec in ("conventional", "functional")
+        for network in papers.NETWORKS
+        for seed in ((1, 2) if controller == "concerto" else (1,))
+    ]
+    polars.DataFrame(rows).write_parquet(tmp_path / "controllers.parquet")
+    results = Results()
+    papers.add_concerto(results, tmp_path)
+    table = results.table()
+    gaps = table.filter(polars.col("metric").str.starts_with("QoE gap"))
+    assert gaps[PUBLISHED].to_list() == [25.0] * 3
+    assert gaps["published_runs"].to_list() == [2] * 3
+    gains = table.filter(polars.col("metric").str.starts_with("throughput gain"))
+    assert gains[PUBLISHED].to_list() == [100.0, 100.0, 0.0]
 
 
 def test_testbed_without_runs_is_refused(tmp_path: Path) -> None:

@@ -312,23 +312,22 @@ def _add_recovery(results: Results, table: polars.DataFrame) -> None:
 
 
 def _add_controllers(results: Results, table: polars.DataFrame) -> None:
-    """Gaps of QoE and throughput to the other controllers, with the conventional codec."""
-    table = table.filter(polars.col("codec") == "conventional")
+    """Gaps of QoE and throughput to the other systems."""
     # Controllers without training have one seed, which all seeds share.
-    seeds = table.filter(polars.col("controller") == "concerto")["seed"].unique()
-    shared = table.filter(polars.col("controller") != "concerto").drop("seed").join(seeds.to_frame(), how="cross")
-    table = polars.concat([table.filter(polars.col("controller") == "concerto"), shared], how="diagonal")
-    for seed, of in by_seed(table, "controller", "network"):
-        for name, printed in NETWORKS.items():
-            own = of["concerto", name]["qoe_p"]
-            best = max(of[rival, name]["qoe_p"] for rival in ("gcc", "salsify", "rlv"))
-            gap = 100.0 * (1.0 - best / own)
+    is_trained = polars.col("controller") == "concerto"
+    seeds = table.filter(is_trained).select("seed").unique()
+    shared = table.filter(~is_trained).drop("seed").join(seeds, how="cross")
+    table = polars.concat([table.filter(is_trained), shared], how="diagonal")
+    rivals = {"WebRTC": "gcc, conventional codec", "Salsify": "gcc, functional codec", "RL-V": "rlv"}
+    for seed, of in by_seed(table, "controller", "codec", "network"):
+        own, *others = ([of[*concerto.SYSTEMS[name], at] for at in NETWORKS] for name in ("concerto", *rivals.values()))
+        for place, printed in enumerate(NETWORKS.values()):
+            best = max(other[place]["qoe_p"] for other in others)
+            gap = 100.0 * (1.0 - best / own[place]["qoe_p"])
             results.add(PUBLISHED, seed, gap, metric="QoE gap of the closest", condition=printed, **CONCERTO)
-        for rival, printed in (("gcc", "WebRTC"), ("salsify", "Salsify"), ("rlv", "RL-V")):
-            own, other = (
-                fmean(of[which, name]["throughput_kbps"] for name in NETWORKS) for which in ("concerto", rival)
-            )
-            gain = 100.0 * (own / other - 1.0)
+        for printed, other in zip(rivals, others, strict=True):
+            means = [fmean(row["throughput_kbps"] for row in rows) for rows in (own, other)]
+            gain = 100.0 * (means[0] / means[1] - 1.0)
             results.add(PUBLISHED, seed, gain, exact=f"Concerto over {printed}", **CONCERTO)
 
 
@@ -337,7 +336,7 @@ def _add_inputs(results: Results, table: polars.DataFrame) -> None:
 
 
 def _add_losses(results: Results, table: polars.DataFrame) -> None:
-    _add_normalised(results, table, {name: name for name in ("l1", "l2", "l3", "l4")})
+    _add_normalised(results, table, {name: name[:2] for name in concerto.VARIANTS["losses"]})
 
 
 def _add_normalised(results: Results, table: polars.DataFrame, variants: Mapping[str, str]) -> None:
@@ -512,8 +511,9 @@ def run_salsify(study: Study, options: argparse.Namespace) -> None:
 
 
 def run_concerto(study: Study, options: argparse.Namespace) -> None:
-    """Runs the study of Concerto, whose trainings require PyTorch."""
-    concerto.main(_words(study, options, "concerto"))
+    """Runs the study of Concerto as published, whose trainings require PyTorch."""
+    parts = ("observation", "controllers", "inputs", "losses", "smoothness", "mismatch", "beta", "loops", "epochs")
+    concerto.main([*_words(study, options, "concerto"), "--as-published", "--parts", *parts])
 
 
 def run_bob(study: Study, options: argparse.Namespace) -> None:
