@@ -573,6 +573,7 @@ def online(study: Study, options: argparse.Namespace, line: tuple[float, float] 
         episodes = updates * WINDOWS * INTERVAL_SECONDS / options.seconds
         row = polars.DataFrame([{"episodes": episodes, "episodes_half": math.nan}])
         study.report(comparison(FIGURES, "convergence", row, "BoB"))
+        row.write_parquet(study.folder / "convergence.parquet")
     study.write("online", table)
 
 

@@ -2,8 +2,7 @@
 
 Runs in parts, each of which resumes after an interruption:
 
-- `links`: Salsify as published, Lockstep and a model of WebRTC over the links of Salsify's paper
-- `salsify`: Salsify's ablation
+- `links`: Salsify as published, its ablation, Lockstep and a model of WebRTC over the links of Salsify's paper
 - `concerto`: Concerto's observation of video and GCC, its learned controller, and variants of its training
 - `bob`: BoB, its heuristic, Gemini and HRCC on profiles; thresholds of its selector
 
@@ -25,7 +24,6 @@ from typing import Any
 
 import polars
 
-from lockstep.command import lockstep_command
 from lockstep.content_hash import content_hash, program_hash
 from lockstep.simulation import simulate
 from lockstep.studies import bob, concerto
@@ -50,6 +48,14 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
 }
 """Options of each system's calls over these links. WebRTC is GCC with a conventional codec."""
 LOCKSTEP = "Lockstep"
+ABLATIONS: Mapping[str, Mapping[str, Any]] = {
+    "Salsify, no grace period": {"as_published": "salsify", "grace_period": "none"},
+    "Salsify, conventional codec": {"as_published": "salsify-frame-target"},
+    "Salsify, conventional codec and transport": {"controller": "gcc", "codec": "conventional"},
+}
+"""Options of the calls of Salsify's ablation."""
+ABLATED_LINK = "Verizon LTE"
+"""Link of the ablation."""
 CHROMIUM_PROGRAMS = {"WebRTC": "chromium", "WebRTC (VP9-SVC)": "chromium:codec=vp9,layers=L1T3"}
 """Programs of the testbed by the paper's names. Chromium codes three temporal layers, and one spatial layer."""
 RECOVERY = 23.66
@@ -123,7 +129,7 @@ def link_cells(options: argparse.Namespace, folder: Path) -> list[Cell]:
                     "traces": known,
                     "program": program_hash(),
                 }
-                for system in SYSTEMS
+                for system in (*SYSTEMS, *(ABLATIONS if name == ABLATED_LINK else ()))
             ]
     return cells
 
@@ -138,7 +144,7 @@ def link_call(cell: Cell, folder: Path, seconds: float | None = None) -> Measure
         seconds=seconds or cell["seconds"],
         seed=cell["seed"],
         **options,
-        **SYSTEMS[cell["system"]],
+        **{**SYSTEMS, **ABLATIONS}[cell["system"]],
     )
     scores = call.scores
     displayed = call.frames["displayed_at"]
@@ -173,6 +179,12 @@ DELAY_AND_QUALITY = {
     "video delay p95": "delay_p95_ms",
 }
 """Measures by the beginning of the printed metrics of the draft's figure 10(e)."""
+DISPLAYED = {
+    "displayed delay p50": "shown_delay_p50_ms",
+    "displayed delay p95": "shown_delay_p95_ms",
+    "SSIM mean of displayed": "ssim_db",
+}
+"""The same for the analysis files of Salsify's testbed."""
 
 
 def add_links(results: Results, table: polars.DataFrame) -> None:
@@ -181,6 +193,8 @@ def add_links(results: Results, table: polars.DataFrame) -> None:
         system, name, seed = row["system"], row["link"], row["seed"]
         mode = TODAY if system == LOCKSTEP else PUBLISHED
         for printed in ("Salsify-1c", "Salsify-2c") if system == LOCKSTEP else (system,):
+            for metric, measure in DISPLAYED.items():
+                results.add(mode, seed, row[measure], exact=printed, where="analysis", metric=metric, condition=name)
             for metric, measure in DELAY_AND_QUALITY.items():
                 results.add(mode, seed, row[measure], exact=printed, where="Fig. 10(e)", metric=metric, condition=name)
                 if printed == "Salsify-1c":
@@ -211,7 +225,7 @@ def _add_comparisons(results: Results, seed: int, table: polars.DataFrame) -> No
     of = {(row["link"], row["system"]): row for row in table.iter_rows(named=True)}
     for mode, salsify in ((PUBLISHED, "Salsify-1c"), (TODAY, LOCKSTEP)):
         ratios, gains = [], []
-        for name in dict.fromkeys(table["link"]):
+        for name in sorted(set(table["link"])):
             own, other = of[name, salsify], of[name, "WebRTC"]
             ratios.append(other["delay_p95_ms"] / own["delay_p95_ms"])
             gains.append(own["ssim_db"] - other["ssim_db"])
@@ -402,7 +416,12 @@ PROFILES = {
     "Synthtic": "Synthetic",
 }
 """Names of the profiles in their repository and in BoB's paper."""
-ESTIMATORS = {"bob": "BoB", "gemini": "Gemini", "hrcc": "HRCC", "bob-heuristic": "Heuristic"}
+ESTIMATORS = {
+    PUBLISHED: {"bob-printed": "BoB", "gemini": "Gemini", "hrcc": "HRCC", "bob-heuristic-printed": "Heuristic"},
+    TODAY: {"bob": "BoB", "gemini": "Gemini", "hrcc": "HRCC", "bob-heuristic": "Heuristic"},
+}
+"""The paper's names of the estimators by mode: those trained as printed, and the shipped ones."""
+SYSTEMS_OF_BOB = ("BoB", "Gemini", "HRCC", "Heuristic")
 TABLE_3 = {
     "prediction accuracy": "accuracy",
     "prediction error sMAPE": "smape",
@@ -422,7 +441,9 @@ def add_bob(results: Results, folder: Path) -> None:
         table = polars.read_parquet(folder / "estimators.parquet").filter(polars.col("codec") == "conventional")
         table = table.with_columns(polars.col("profile").str.replace(", generated", "", literal=True))
         for seed, of in by_seed(table, "estimator", "profile"):
-            _add_estimators(results, seed, of)
+            for mode, names in ESTIMATORS.items():
+                of_mode = {(names[name], at): row for (name, at), row in of.items() if name in names}
+                _add_estimators(results, mode, seed, of_mode)
     if (folder / "thresholds.parquet").exists():
         table = polars.read_parquet(folder / "thresholds.parquet").filter(polars.col("codec") == "conventional")
         for seed, of_threshold in by_seed(table, "threshold"):
@@ -430,23 +451,32 @@ def add_bob(results: Results, folder: Path) -> None:
                 names = {**BOB, "where": "Table I", "condition": f"threshold {threshold} %"}
                 results.add(PUBLISHED, seed, row["smape"], metric="sMAPE", **names)
                 results.add(PUBLISHED, seed, row.get("total_bob"), metric="total score", **names)
+    if (folder / "online.parquet").exists():
+        for seed, of_estimator in by_seed(polars.read_parquet(folder / "online.parquet"), "estimator"):
+            for mode, names in ESTIMATORS.items():
+                for name in of_estimator.keys() & names.keys():
+                    hand_over = of_estimator[name]["hand_over_s"]
+                    results.add(mode, seed, hand_over, where="Sec. III-F", metric="packet transmissions", **BOB)
+    if (folder / "convergence.parquet").exists():
+        episodes = polars.read_parquet(folder / "convergence.parquet")["episodes"][0]
+        results.add(PUBLISHED, 1, episodes, where="Sec. III-F", metric="training episodes", **BOB)
 
 
-def _add_estimators(results: Results, seed: int, of: Mapping[Any, Mapping[str, Any]]) -> None:
+def _add_estimators(results: Results, mode: str, seed: int, of: Mapping[Any, Mapping[str, Any]]) -> None:
     """Table III, and the means and improvements that the paper derives from it."""
     known: dict[tuple[str, str, str], float] = {}
     for metric, column in TABLE_3.items():
-        for estimator, system in ESTIMATORS.items():
+        for system in SYSTEMS_OF_BOB:
             for profile, condition in PROFILES.items():
-                value = of.get((estimator, profile), {}).get(column)
+                value = of.get((system, profile), {}).get(column)
                 if value is not None:
                     known[metric, system, condition] = value
                     names = {"where": "Table III", "metric": metric, "condition": condition}
-                    results.add(PUBLISHED, seed, value, exact=system, **names)
-    rivals = [system for system in ESTIMATORS.values() if system != "BoB"]
+                    results.add(mode, seed, value, exact=system, **names)
+    rivals = [system for system in SYSTEMS_OF_BOB if system != "BoB"]
     for metric in TABLE_3:
         if not all(
-            (metric, system, condition) in known for system in ESTIMATORS.values() for condition in PROFILES.values()
+            (metric, system, condition) in known for system in SYSTEMS_OF_BOB for condition in PROFILES.values()
         ):
             continue
         is_error = "error" in metric
@@ -458,19 +488,19 @@ def _add_estimators(results: Results, seed: int, of: Mapping[Any, Mapping[str, A
                 ratio = own / known[metric, rival, condition] if known[metric, rival, condition] else math.nan
                 by_rival[rival].append(100.0 * ((1.0 - ratio) if is_error else (ratio - 1.0)))
             mean = fmean(values[-1] for values in by_rival.values())
-            results.add(PUBLISHED, seed, mean, where="Sec. IV-D", metric=printed, condition=condition, **BOB)
+            results.add(mode, seed, mean, where="Sec. IV-D", metric=printed, condition=condition, **BOB)
         means = {rival: fmean(values) for rival, values in by_rival.items()}
         for rival, mean in {**means, "Average": fmean(means.values())}.items():
             names = {"where": "Table IV", "metric": f"improvement of BoB, {metric}"}
-            results.add(PUBLISHED, seed, mean, exact=f"BoB vs. {rival}", **names)
-        results.add(PUBLISHED, seed, fmean(means.values()), where="Sec. IV-D", metric=printed, condition="all", **BOB)
-        for system in ESTIMATORS.values():
+            results.add(mode, seed, mean, exact=f"BoB vs. {rival}", **names)
+        results.add(mode, seed, fmean(means.values()), where="Sec. IV-D", metric=printed, condition="all", **BOB)
+        for system in SYSTEMS_OF_BOB:
             mean = fmean(known[metric, system, condition] for condition in PROFILES.values())
-            results.add(PUBLISHED, seed, mean, where="Sec. IV-D", metric=f"{metric}, mean", exact=system)
+            results.add(mode, seed, mean, where="Sec. IV-D", metric=f"{metric}, mean", exact=system)
     accuracy = "prediction accuracy"
     if (accuracy, "HRCC", "Cascade") in known:
         above = 100.0 * (known[accuracy, "HRCC", "Cascade"] / known[accuracy, "BoB", "Cascade"] - 1.0)
-        results.add(PUBLISHED, seed, above, where="Sec. IV-D", metric="HRCC's accuracy above")
+        results.add(mode, seed, above, where="Sec. IV-D", metric="HRCC's accuracy above")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -499,17 +529,6 @@ def run_links(study: Study, options: argparse.Namespace) -> None:
     study.write("links", table)
 
 
-def run_salsify(study: Study, options: argparse.Namespace) -> None:
-    """Runs Salsify's ablation over the first link with a recording."""
-    output = study.folder / "salsify.json"
-    trace, _, _ = link("Verizon LTE", 1, study.folder)
-    words = [str(lockstep_command()), "study", "salsify", "--budget", options.budget, "--trace", trace]
-    with (study.folder / "salsify.log").open("ab") as log:
-        status = study.run_process([*words, "--json", str(output)], log, log)
-    if status != 0:
-        raise ValueError(f"lockstep study salsify failed with status {status}; see {study.folder / 'salsify.log'}")
-
-
 def run_concerto(study: Study, options: argparse.Namespace) -> None:
     """Runs the study of Concerto as published, whose trainings require PyTorch."""
     parts = ("observation", "controllers", "inputs", "losses", "smoothness", "mismatch", "beta", "loops", "epochs")
@@ -518,7 +537,8 @@ def run_concerto(study: Study, options: argparse.Namespace) -> None:
 
 def run_bob(study: Study, options: argparse.Namespace) -> None:
     """Runs the study of BoB with the conventional codec, as in its paper."""
-    words = [*_words(study, options, "bob"), "--codecs", "conventional"]
+    words = [*_words(study, options, "bob"), "--codecs", "conventional", "--as-published"]
+    words += ["--parts", "estimators", "thresholds", "online"]
     bob.main([*words, "--profiles", str(options.profiles)] if options.profiles else words)
 
 
@@ -530,7 +550,6 @@ def _words(study: Study, options: argparse.Namespace, name: str) -> list[str]:
 
 PARTS: Mapping[str, Callable[[Study, argparse.Namespace], None]] = {
     "links": run_links,
-    "salsify": run_salsify,
     "concerto": run_concerto,
     "bob": run_bob,
 }
@@ -578,7 +597,7 @@ def link_works(study: Study, options: argparse.Namespace) -> list[Work]:
     """The calls that the part `links` is about to run; a short one of each system gives the times."""
     cells = study.unfinished(link_cells(options, study.folder))
     works = []
-    for system in SYSTEMS:
+    for system in {**SYSTEMS, **ABLATIONS}:
         own = [cell for cell in cells if cell["system"] == system]
         if own:
             tried = min(TRIED_SECONDS, options.size.seconds)

@@ -27,7 +27,7 @@ from lockstep.studies.printed_results import (
 WHY = (
     (
         "Salsify",
-        r"Fig\. 10\(e\)|Fig\. 2|Abstract",
+        r"Fig\. 10\(e\)|Fig\. 2|Abstract|analysis",
         "The clip is another one; the recordings are of other drives, or the links are generated. WebRTC is GCC with "
         "Lockstep's conventional codec.",
     ),

@@ -118,7 +118,7 @@ class Printed:
 
 
 def printed_results() -> list[Printed]:
-    """All results of the three papers, in the order of the papers."""
+    """All results of the three papers, and of the files of Salsify's testbed, paper by paper."""
     file = resources.files("lockstep.studies") / "printed_results.csv"
     table = polars.read_csv(file.read_bytes(), infer_schema=False).fill_null("")
     return [Printed(**row) for row in table.iter_rows(named=True)]
