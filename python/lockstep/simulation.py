@@ -172,7 +172,7 @@ def simulate(  # noqa: PLR0913
         preset: Speed preset of the encoder.
         grace_period: Time that Salsify subtracts from the gap between two arrivals: `"none"`, `"link-idle"` or
             `"sender"`.
-        as_published: A published system to follow to the letter: `"salsify"`.
+        as_published: A published system to follow to the letter: `"salsify"` or `"bob"`.
         encode_time: File of coding times from ``lockstep bench encode-time``.
         encode_ms: Virtual time of coding a menu of two candidates, instead of measured times.
         decode_ms: Virtual time of decoding a frame.

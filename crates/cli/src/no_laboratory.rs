@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 pub const REMEDY: &str = "build it with: cargo build --release -p lockstep-cli";
 
 /// Commands of the laboratory, and `simulate`.
-pub const COMMANDS: [&str; 16] = [
+pub const COMMANDS: [&str; 17] = [
     "simulate",
     "sweep",
     "study",
@@ -22,6 +22,7 @@ pub const COMMANDS: [&str; 16] = [
     "export",
     "bench",
     "testbed",
+    "rate",
     "barcode",
 ];
 

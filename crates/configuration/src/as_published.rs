@@ -4,10 +4,10 @@
 //! has other defaults for some ([`AsPublished::usual`]). The ends of the call follow it where no option exists.
 
 use lockstep_call::{MenuMode, SalsifyVersions};
-use lockstep_control::{Algorithm, GracePeriod};
+use lockstep_control::{Algorithm, BobRules, GracePeriod};
 use lockstep_transport::FeedbackInterval;
 
-use crate::options::{CallArguments, CodecKind, MenuKind, Milliseconds, OptionError};
+use crate::options::{CallArguments, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError};
 use crate::{ControlSettings, MaxBitrate};
 
 /// A published system to follow to the letter, where Lockstep does something better.
@@ -19,6 +19,9 @@ pub enum AsPublished {
     SalsifyFrameTarget,
     /// The same with a target that changes once per second.
     SalsifySecondTarget,
+    /// BoB (IEEE TMM 2022, Algorithm 1): the heuristic of the paper's text, under `bob`, the default, or
+    /// `bob-heuristic`.
+    Bob,
 }
 
 impl AsPublished {
@@ -33,6 +36,7 @@ impl AsPublished {
                 feedback_ms: Some(Milliseconds::whole(0)),
                 ..CallArguments::default()
             },
+            Self::Bob => CallArguments::default(),
         }
     }
 
@@ -45,7 +49,19 @@ impl AsPublished {
                 grace_period: Some(GracePeriod::Sender),
                 ..CallArguments::default()
             },
+            Self::Bob => {
+                CallArguments { controller: Some(Algorithm::Bob(BobRules::Printed).into()), ..CallArguments::default() }
+            }
         }
+    }
+}
+
+/// The controller with the rules of BoB's paper, for that with the rules of its code; none for other controllers.
+fn with_printed_rules(controller: &ControllerName) -> Option<ControllerName> {
+    match controller.as_str().parse() {
+        Ok(Algorithm::Bob(_)) => Some(Algorithm::Bob(BobRules::Printed).into()),
+        Ok(Algorithm::BobHeuristic(_)) => Some(Algorithm::BobHeuristic(BobRules::Printed).into()),
+        _ => None,
     }
 }
 
@@ -54,6 +70,11 @@ impl CallArguments {
     pub(crate) fn completed(&self) -> Self {
         let given = self.clone();
         match self.as_published {
+            Some(AsPublished::Bob) => {
+                let controller = self.controller.as_ref().and_then(with_printed_rules);
+                Self { controller: controller.or_else(|| self.controller.clone()), ..given }
+                    .or(AsPublished::Bob.usual())
+            }
             Some(system) => given.or(system.fixed()).or(system.usual()),
             None => given,
         }
@@ -76,6 +97,12 @@ impl CallArguments {
             (AsPublished::SalsifyFrameTarget | AsPublished::SalsifySecondTarget, None | Some(MenuKind::Parallel)) => {
                 Ok(())
             }
+            (AsPublished::Bob, _)
+                if self.controller.as_ref().is_some_and(|name| with_printed_rules(name).is_none()) =>
+            {
+                contradicts("controller")
+            }
+            (AsPublished::Bob, _) => Ok(()),
             _ => contradicts("menu"),
         }
     }
@@ -89,6 +116,7 @@ impl ControlSettings {
             AsPublished::Salsify => SalsifyVersions::Parallel,
             AsPublished::SalsifyFrameTarget => SalsifyVersions::FrameTarget,
             AsPublished::SalsifySecondTarget => SalsifyVersions::SecondTarget,
+            AsPublished::Bob => return None,
         })
     }
 

@@ -222,7 +222,10 @@ impl ControlSettings {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
         ReceivingEnd::with_estimators(ReceiverConfig::default(), move |number| {
             let kind = EstimatorKind::from_number(number)?;
-            let model = given.as_ref().filter(|(of, _)| *of == Some(kind)).map(|(_, model)| Arc::clone(model));
+            let model = given
+                .as_ref()
+                .filter(|(of, _)| of.is_some_and(|of| kind.runs_model_of(of)))
+                .map(|(_, model)| Arc::clone(model));
             kind.with_model(RateBounds::default(), model).ok()
         })
     }

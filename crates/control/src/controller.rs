@@ -17,6 +17,9 @@ use crate::PathView;
 pub enum Input<'a> {
     /// A datagram of this size, its header included, left the pacer.
     Sent(ByteCount),
+    /// A frame of this size, its parity and headers included, entered the pacer. So a controller knows the bit rate of
+    /// the encoder at once.
+    Encoded(ByteCount),
     /// Feedback for the peer's media left this end, with this many link bytes. Only a controller that knows the link
     /// needs it; the others measure its effect on their own packets.
     FeedbackSent(ByteCount),

@@ -49,7 +49,7 @@ use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::Timestamp;
 
 pub use algorithm::{Algorithm, AlgorithmError};
-pub use bob_heuristic::{BobHeuristic, PathUse};
+pub use bob_heuristic::{BobHeuristic, BobRules, PathUse};
 pub use controller::{Allowance, Controller, InFlight, Input, Traits};
 pub use controllers::Controllers;
 pub use copa::Copa;

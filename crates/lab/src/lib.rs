@@ -20,6 +20,7 @@ mod leaderboard;
 mod model;
 mod page;
 mod python_module;
+mod rate;
 mod replay;
 mod scenario;
 mod sessions;
@@ -76,6 +77,10 @@ pub enum Laboratory {
     ///
     /// Programs such as Chromium's WebRTC get the same clip and the same measurement: `lockstep testbed run verizon`.
     Testbed(python_module::ModuleArguments),
+    /// Rate clips on a local page, for a user study after ITU-T P.910.
+    ///
+    /// Participants compare pairs or rate single clips: `lockstep rate A.webm B.webm --participant P01`.
+    Rate(python_module::ModuleArguments),
     /// Write frame numbers into the pictures of a clip, or read them.
     Barcode(barcode::BarcodeArguments),
 }
@@ -94,6 +99,7 @@ impl Laboratory {
             Self::Export(arguments) => train::export(arguments),
             Self::Leaderboard(arguments) => leaderboard::run(arguments, controllers),
             Self::Model(arguments) => model::run(arguments),
+            Self::Rate(arguments) => rate::run(arguments),
             Self::Replay(arguments) => replay::run(arguments),
             Self::Scenario(arguments) => scenario::run(arguments, controllers),
             Self::Sessions(arguments) => sessions::run(arguments),

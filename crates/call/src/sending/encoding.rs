@@ -249,6 +249,7 @@ impl<C: Codec> SendingEnd<C> {
         let carried =
             candidate.size().get() * datagrams / fragments + datagrams * (DATAGRAM_OVERHEAD + DATA_HEADER as u64);
         self.narrow.on_picture(now, ByteCount::new(carried));
+        self.controller.handle(&self.path.view(now), Input::Encoded(ByteCount::new(carried)));
         self.decode_lag.on_sent(now, frame, fragments);
         let recovery = self.chain.recovers(encoding.source);
         self.record(encoding.capture, |record| {

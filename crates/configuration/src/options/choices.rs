@@ -110,6 +110,8 @@ choices! {
             "Its ablation with a conventional codec: one version of each picture, for the budget of its frame",
         "salsify-second-target" = AsPublished::SalsifySecondTarget:
             "The same with a target that changes once per second",
+        "bob" = AsPublished::Bob:
+            "BoB (IEEE TMM 2022): the heuristic of Algorithm 1 as printed, instead of the released code's; for the controllers bob, the default, and bob-heuristic",
     }
     MenuKind {
         "fit" = MenuKind::Fit:

@@ -177,6 +177,7 @@ fn contradicting_options_are_refused_by_name() {
         (("feedback_ms", "20"), ("as_published", "salsify")),
         (("menu", "fit"), ("as_published", "salsify")),
         (("estimator", "a.py"), ("as_published", "salsify")),
+        (("controller", "gcc"), ("as_published", "bob")),
     ] {
         let error = said(&[one, other]).unwrap().check().unwrap_err();
         assert_eq!(error, OptionError::Contradiction { name: one.0, other: other.0 });
@@ -188,6 +189,23 @@ fn contradicting_options_are_refused_by_name() {
         said(&[one]).unwrap().check().unwrap();
         said(&[other]).unwrap().check().unwrap();
     }
+}
+
+#[test]
+fn bob_as_published_has_the_rules_of_the_paper() {
+    let printed = |words: &[(&str, &str)]| {
+        let given = settings(&[&[("as_published", "bob")], words].concat());
+        // The options of the settings give the same settings.
+        assert_eq!(
+            given.options().settings().unwrap().control.controller.algorithm(),
+            given.control.controller.algorithm()
+        );
+        given.control.controller.algorithm().to_string()
+    };
+    assert_eq!(printed(&[]), "bob-printed");
+    assert_eq!(printed(&[("controller", "bob")]), "bob-printed");
+    assert_eq!(printed(&[("controller", "bob-heuristic")]), "bob-heuristic-printed");
+    assert_eq!(settings(&[("controller", "bob")]).control.controller.algorithm().to_string(), "bob");
 }
 
 #[test]

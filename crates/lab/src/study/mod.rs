@@ -51,6 +51,10 @@ enum Study {
     ///
     /// No controller was trained on the traces.
     Lockstep(ModuleArguments),
+    /// Every result that the papers of Salsify, Concerto and BoB print, and the same one measured here.
+    ///
+    /// Runs the other studies in parts that resume, and writes one HTML book and a Parquet table.
+    Papers(ModuleArguments),
     /// Reproduce Salsify's ablation: as published and as here, without grace period, with a conventional codec, and
     /// with a conventional transport.
     Salsify(salsify::AblationArguments),
@@ -130,6 +134,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             fidelity::run(arguments, given("codec"))
         }
         Study::Lockstep(arguments) => learned("lockstep", arguments),
+        Study::Papers(arguments) => learned("papers", arguments),
         Study::Salsify(arguments) => salsify::run(arguments, given),
     }
 }

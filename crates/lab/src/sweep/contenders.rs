@@ -83,8 +83,9 @@ fn file_name(path: &Path) -> String {
 pub fn all(words: &[String], given: &CallArguments, controllers: &Controllers) -> Result<Vec<Contender>> {
     let mut parsed = match words {
         [] => {
-            let CallArguments { controller, model, estimator, .. } = given.clone();
-            vec![(None, Contender::new(controller, model, estimator))]
+            let CallArguments { controller, model, estimator, as_published, .. } = given.clone();
+            let system = as_published.and_then(|system| system.to_value().as_str().map(str::to_owned));
+            vec![(system, Contender::new(controller, model, estimator))]
         }
         words => words.iter().map(|word| Contender::parse(word, given, controllers)).collect::<Result<_>>()?,
     };
@@ -119,9 +120,17 @@ pub fn all(words: &[String], given: &CallArguments, controllers: &Controllers) -
 
 #[cfg(test)]
 mod tests {
+    use lockstep_configuration::AsPublished;
     use lockstep_control::{Fixed, Registration};
 
     use super::*;
+
+    #[test]
+    fn published_system_names_the_only_contender() {
+        let given = CallArguments { as_published: Some(AsPublished::Salsify), ..CallArguments::default() };
+        let contenders = all(&[], &given, &Controllers::default()).unwrap();
+        assert_eq!(contenders.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["salsify"]);
+    }
 
     fn named(words: &[&str]) -> Result<Vec<Contender>> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();

@@ -191,6 +191,9 @@ pub struct Scores {
     /// Symmetric mean absolute percentage error of the estimate against the capacity, 0-200. It is the mean of 100 |e -
     /// c| / ((e + c) / 2) over the points of the series.
     pub estimate_smape_percent: Option<f64>,
+    /// The same error in the range of BoB's paper (IEEE TMM 2022), 0-2.
+    #[serde(default)]
+    pub estimate_smape: Option<f64>,
     /// BoB's prediction accuracy (IEEE TMM 2022), 0-1: 1 - sMAPE / 2, with an sMAPE of 0 to 2.
     pub estimate_accuracy: Option<f64>,
     /// Network score of the MMSys'21 challenge.
@@ -437,7 +440,8 @@ impl FrameScores {
             queueing_delay_ms: packets.queueing_delay_ms(),
             packet_loss: packets.loss(),
             target_smoothness_bps: self.steps.mean(length),
-            estimate_smape_percent: target.smape_percent,
+            estimate_smape_percent: target.smape.map(|error| 100.0 * error),
+            estimate_smape: target.smape,
             estimate_accuracy: target.accuracy,
             network: NetworkScores::of(packets, length, capacity),
             vmaf: None,
@@ -567,6 +571,7 @@ mod tests {
         let (scores, series) = score_of(&records, recorder(), Duration::from_millis(500));
         assert_eq!(series.target_bps, [400_000, 400_000, 400_000, 800_000, 800_000].map(Some));
         assert_eq!((scores.target_smoothness_bps, scores.estimate_accuracy), (Some(100_000.0), Some(1.0)));
+        assert_eq!((scores.estimate_smape, scores.estimate_smape_percent), (Some(0.0), Some(0.0)));
     }
 
     #[test]
