@@ -163,7 +163,7 @@ FIGURES = (
         "500",
         "BoB, IEEE TMM 2022, section III-F",
         row_mean("episodes", 0, "episodes"),
-        "Converged: the reward stays within a tenth of its whole change of its final mean. Episodes are calls of 60 s.",
+        "Converged: the gain over the heuristic in test calls stays near its final mean, within a tenth of its whole change.",
     ),
 )
 """Figures of BoB's paper; for its estimators the accuracy."""
@@ -566,9 +566,9 @@ def online(study: Study, options: argparse.Namespace, line: tuple[float, float] 
     means = summary(table, ("estimator",), list(ONLINE))
     study.report(comparison(FIGURES, "online", means, "BoB"))
     card = json.loads(options.published.with_suffix(".json").read_bytes())
-    updates = converged_after([(int(step), float(value)) for step, value in card["curves"]["reward"]])
+    updates = converged_after([(int(step), float(value)) for step, value in card["curves"]["gain over the heuristic"]])
     if updates is None:
-        study.report(f"The reward of the training has not converged in {options.episodes} episodes.\n")
+        study.report(f"The gain of the training has not converged in {options.episodes} episodes.\n")
     else:
         episodes = updates * WINDOWS * INTERVAL_SECONDS / options.seconds
         row = polars.DataFrame([{"episodes": episodes, "episodes_half": math.nan}])

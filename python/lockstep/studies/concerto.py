@@ -18,7 +18,8 @@ The losses are those of section 5.3. l1 is cross-entropy. l2 weights it by the s
 C = 100 and C = 8 on overshoot.
 
 "Salsify" of the paper is a frame-level codec on GCC's transport: here the row ``gcc, functional codec``. With
-``--as-published`` all trainings follow the paper (:mod:`lockstep.learn.concerto`).
+``--as-published`` all trainings follow the paper (:mod:`lockstep.learn.concerto`), and RL-V is trained with Pensieve's
+network.
 """
 
 import argparse
@@ -65,6 +66,8 @@ TRIED_CALL_SECONDS = 4.0
 """Length of the calls of a trial training, seconds."""
 PUBLISHED_LONGER = 5
 """Interval of the paper, one second, over that of the other trainings."""
+RLV_SECONDS = 1_200.0
+"""Estimated time of a full training of RL-V on one core, seconds."""
 JUDGED_SEED = 900_000
 """First seed of the judging traces; training uses smaller ones."""
 SHOWN = {"qoe_p": 2, "qoe_d": 2, "throughput_kbps": 0, "p95_ms": 0, "stall_minutes_per_hour": 1, "smoothness_kbps": 0}
@@ -152,6 +155,9 @@ TRAINING: Mapping[str, tuple[str, ...]] = {
     "paper": ("--generated", "200", "--loops", "4", "--epochs", "5", "--call-seconds", "60"),
 }
 """Arguments of `lockstep train concerto` by budget."""
+
+RLV_UPDATES = {"small": 20, "full": 100, "paper": 100}
+"""Gradient steps of RL-V as published, by budget; the full number is that of the shipped model."""
 
 VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "inputs": {"4 (both layers)": (), "2 (transport)": ("--inputs", "transport")},
@@ -286,6 +292,18 @@ def runs_of(
     }
 
 
+def published_rlv(options: argparse.Namespace) -> tuple[str, list[str]]:
+    """Folder and arguments of the training of RL-V as published."""
+    updates = RLV_UPDATES[options.budget]
+    words = ["--as-published", "--updates", str(updates), "--seed", "1", "--threads", "1", "--device", "cpu"]
+    return f"rlv-as-published-updates={updates}-program={program_hash()[:12]}", [*words, "--judged", "0"]
+
+
+def trains_rlv(options: argparse.Namespace) -> bool:
+    """Whether the study trains RL-V."""
+    return bool(options.as_published and options.rlv is None and "controllers" in options.parts)
+
+
 def trained(
     study: Study, options: argparse.Namespace, part: str, variants: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, int], Path]:
@@ -313,6 +331,10 @@ def works(study: Study, options: argparse.Namespace) -> list[Work]:
             missing |= set() if models[which] else {run}
         cells += len(study.unfinished(cells_of(options, part, models)))
     found = []
+    rlv_folder = study.folder / "runs" / published_rlv(options)[0]
+    if trains_rlv(options) and not (rlv_folder / FINISHED).exists():
+        steps = RLV_UPDATES[options.budget] / RLV_UPDATES["full"]
+        found.append(Work("training of RL-V as published", 1, RLV_SECONDS * steps))
     if missing:
         found.append(Work("trainings", len(missing), training_seconds(options), options.workers))
     if cells:
@@ -471,7 +493,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--real", action="store_true", help="use the codec instead of its model; in the observation add such video"
     )
-    made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="model of RL-V (default: the shipped one)")
+    made.add_argument(
+        "--rlv",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="model of RL-V (default: the shipped one, or one trained as published)",
+    )
     return made
 
 
@@ -498,6 +526,8 @@ def main(arguments: list[str] | None = None) -> int:
     study = Study("concerto", options.output, fresh=options.fresh)
     observed = observation_works(study, options) if "observation" in options.parts else []
     study.announce([*observed, *works(study, options)])
+    if trains_rlv(options):
+        options.rlv = study.train("rlv", *published_rlv(options))
     for part in options.parts:
         if part == "observation":
             observation(study, options)
