@@ -69,7 +69,7 @@ def excerpt(table: polars.DataFrame, span: tuple[float, float]) -> polars.DataFr
 def over_time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Color) -> Plot:
     """Rate, delay and quality of each call over time, as in Salsify's Figure 6f.
 
-    Without rows in ``series`` there is no rate.
+    Without rows in ``series``, the panel of rates is omitted.
     """
     x = altair.X("at:Q", scale=altair.Scale(nice=False), axis=altair.Axis(title=None, labelExpr="datum.label + ' s'"))
 

@@ -156,6 +156,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         5,
         "Intermittent link",
         (INTERMITTENT,),
+        printed=tuple(
+            Printed(system, float("nan"), p95, ssim_db, "all captured frames, draft of the paper")
+            for system, p95, ssim_db in (
+                ("Salsify (2 cores)", 243, 17.2),
+                ("Salsify (1 core)", 325, 17.3),
+                ("FaceTime", 416, 14.7),
+                ("Hangouts", 1771, 9.3),
+                ("Skype", 230, 15.7),
+                ("WebRTC", 87, 15.4),
+                ("WebRTC (VP9-SVC)", 277, 15.3),
+            )
+        ),
         note="12 Mb/s; the link fails after 5 s and is restored after 0.2 s on average, both exponential. A failed "
         "link loses every packet.",
     ),
