@@ -86,6 +86,8 @@ def test_hours_of_the_papers_night_are_apart(tmp_path: Path) -> None:
     night, others = rows["… from 1 to 8 am"], rows["… in other hours"]
     assert (night.paper, night.here) == ("17.5 % (figure 4)", percent(0.0))
     assert (others.paper, others.here) == ("28.5 % (figure 4)", percent(0.5))
+    # One hour of 7 and one of 17, with as many windows.
+    assert rows["Load in other hours over that from 1 to 8 am"].here == f"{7 / 17:.1f} times"
 
 
 def test_losses_of_a_two_sided_session_are_the_senders(tmp_path: Path) -> None:

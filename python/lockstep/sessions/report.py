@@ -72,12 +72,20 @@ def published(figures: Figures) -> list[Published]:
         groups = figures.by[split]
         return ", ".join(f"{group.name} {percent(group.poor)}" for group in groups) if groups else "not given"
 
-    def hours(*, night: bool) -> str:
-        groups = [group for group in figures.by["hour"] if (int(group.name) in NIGHT) == night]
+    night = [group for group in figures.by["hour"] if int(group.name) in NIGHT]
+    day = [group for group in figures.by["hour"] if int(group.name) not in NIGHT]
+
+    def hours(groups: list[Group]) -> str:
         windows = sum(group.count for group in groups)
         if windows < ENOUGH:
             return f"fewer than {ENOUGH} windows"
         return percent(sum(group.count * group.poor for group in groups) / windows)
+
+    def load() -> str:
+        by_night, by_day = (sum(group.count for group in groups) for groups in (night, day))
+        if by_night < ENOUGH:
+            return f"fewer than {ENOUGH} windows from 1 to 8 am"
+        return f"{by_day / (24 - len(NIGHT)) / (by_night / len(NIGHT)):.1f} times"
 
     back = f"{_seconds(codec.recovery.mean)}, p95 {_seconds(codec.recovery.p95)}" if codec else "no conventional codec"
     updates = (
@@ -94,8 +102,9 @@ def published(figures: Figures) -> list[Published]:
         Published("… by round-trip time", "over 10 % (figure 2)", percent(figures.all.slow)),
         Published("… by loss", "over 20 % (figure 2)", percent(figures.all.lossy)),
         Published("… by place", "at least 12 %, over half of the regions 20 % (figure 3)", spread("place")),
-        Published("… from 1 to 8 am", "17.5 % (figure 4)", hours(night=True)),
-        Published("… in other hours", "28.5 % (figure 4)", hours(night=False)),
+        Published("… from 1 to 8 am", "17.5 % (figure 4)", hours(night)),
+        Published("… in other hours", "28.5 % (figure 4)", hours(day)),
+        Published("Load in other hours over that from 1 to 8 am", "10 times (figure 4)", load()),
         Published("… by access network", "WiFi 18 %, 4G 34 %, 3G 54 % (figure 5)", spread("access")),
         Published(
             "Difference of codec and transport rates",
