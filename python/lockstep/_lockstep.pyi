@@ -73,6 +73,8 @@ class VectorEnvironment:
         feedback_ms: Sequence[float],
         rates_bps: tuple[int, int, int],
         observation: str | None,
+        shared: float,
+        cross_traffic: list[str],
     ) -> None: ...
     def observations(self) -> NDArray[np.float32]:
         """The observation of each environment; the first axis counts environments."""

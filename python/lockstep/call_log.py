@@ -171,6 +171,7 @@ class CallReport(msgspec.Struct, frozen=True):
     packet_loss: float | None = None
     target_smoothness_bps: float | None = None
     estimate_smape_percent: float | None = None
+    estimate_smape: float | None = None
     estimate_accuracy: float | None = None
     network: NetworkScores | None = None
     vmaf: float | None = None

@@ -119,6 +119,7 @@ def simulate(  # noqa: PLR0913
     fit_passes: int | None = None,
     preset: str | None = None,
     grace_period: str | None = None,
+    as_published: str | None = None,
     encode_time: str | os.PathLike[str] | None = None,
     encode_ms: float | None = None,
     decode_ms: float | None = None,
@@ -169,7 +170,9 @@ def simulate(  # noqa: PLR0913
         menu: Candidates that the encoder makes for a budget: `"fit"`, `"serial"` or `"parallel"`.
         fit_passes: Maximum number of coding passes of a picture towards its budget.
         preset: Speed preset of the encoder.
-        grace_period: Time that Salsify subtracts from the gap between two arrivals: `"none"` or `"link-idle"`.
+        grace_period: Time that Salsify subtracts from the gap between two arrivals: `"none"`, `"link-idle"` or
+            `"sender"`.
+        as_published: A published system to follow to the letter: `"salsify"` or `"bob"`.
         encode_time: File of coding times from ``lockstep bench encode-time``.
         encode_ms: Virtual time of coding a menu of two candidates, instead of measured times.
         decode_ms: Virtual time of decoding a frame.

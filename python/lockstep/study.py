@@ -40,6 +40,8 @@ MAX_WORKERS = 1_000
 """Largest number of workers; each is a thread."""
 BUDGETS = ("small", "full")
 """Sizes of a study: shortened trainings, or full ones."""
+PAPER_BUDGETS = (*BUDGETS, "paper")
+"""The sizes of a study that also has the paper's own: its lengths, runs and episodes."""
 TRIED_SECONDS = 2.0
 """Length of a trial call with pixels, seconds. Its run time gives the estimate of a study."""
 
@@ -58,8 +60,8 @@ class Work:
     """Cells that run at once."""
 
 
-def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
-    """Adds the arguments of every study."""
+def add_arguments(parser: argparse.ArgumentParser, name: str, budgets: Sequence[str] = BUDGETS) -> None:
+    """Adds the arguments of every study, which has these budgets."""
     parser.add_argument(
         "--output",
         type=Path,
@@ -67,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         metavar="DIR",
         help="folder of the study (%(default)s)",
     )
-    parser.add_argument("--budget", choices=BUDGETS, default="small", help="size of the study (%(default)s)")
+    parser.add_argument("--budget", choices=budgets, default="small", help="size of the study (%(default)s)")
     parser.add_argument(
         "--seeds", type=whole(1), default=None, metavar="COUNT", help="number of seeds for each cell, from 1 on"
     )

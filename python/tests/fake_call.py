@@ -149,6 +149,7 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
         "packet_loss": 0.006,
         "target_smoothness_bps": 91_000.0,
         "estimate_smape_percent": 17.5,
+        "estimate_smape": 0.175,
         "estimate_accuracy": 0.84,
         "network": {"delay": 0.79, "rate": 0.77, "loss": 0.006, "challenge": 61.0, "bob": 56.3},
         "vmaf": 82.0,

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from tiny_trainings import TINY, train
 
-from lockstep.learn.arguments import INPUTS, LADDERS, parser
+from lockstep.learn.__main__ import main
+from lockstep.learn.arguments import INPUTS, LADDERS, NETWORKS, parser
 from lockstep.simulation import simulate
 from lockstep.studies import concerto as concerto_study
 
@@ -131,6 +132,101 @@ class TestTraining:
             modelled=True,
         )
         assert call.scores["throughput_bps"] > 0
+
+    @pytest.mark.parametrize("algorithm", ["bob", "concerto", "rlv"])
+    def test_model_as_published_runs_in_a_call(self, algorithm: str, tmp_path: Path) -> None:
+        import onnx  # noqa: PLC0415
+
+        own = {
+            "bob": ["--episodes", "4", "--call-seconds", "4", "--calls", "4", "--windows", "40", "--epochs", "2"],
+            "concerto": ["--loops", "1", "--epochs", "1", "--call-seconds", "8"],
+            "rlv": ["--updates", "2", "--steps", "4", "--call-seconds", "4"],
+        }
+        words = ["--quiet", "--threads", "1", "--judged", "0", "--generated", "4", "--as-published", *own[algorithm]]
+        assert main([algorithm, "--output", str(tmp_path), *words]) == 0
+        model = tmp_path / f"{algorithm}.onnx"
+        metadata = {entry.key: entry.value for entry in onnx.load(str(model)).metadata_props}
+        if algorithm == "bob":
+            assert metadata["lockstep.ranges_bps"] == "10000,2000000,4000000,6000000,8000000"
+            assert metadata["lockstep.heuristic"] == "printed"
+            # 4 calls of 20 decisions are two updates of 40.
+            assert json.loads((tmp_path / "bob.json").read_text())["curves"]["reward"][-1][0] == 2
+        else:
+            assert (metadata["lockstep.inputs"], metadata["lockstep.pacing"]) == ("encoded", "1")
+            assert (metadata["lockstep.decision"], metadata["lockstep.interval_ms"]) == ("best", "1000")
+            assert metadata["lockstep.ladder_bps"].startswith("0,100000,200000,")
+        call = simulate("constant:1mbps", controller=algorithm, model=model, seconds=5, modelled=True)
+        assert call.scores["throughput_bps"] > 0
+
+    def test_networks_differ_in_layers_and_agree_in_shape(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn.concerto import SHAPE, ConcertoNet  # noqa: PLC0415
+
+        state = torch.rand(2, *SHAPE)
+        sizes = set()
+        for network in NETWORKS:
+            net = ConcertoNet(26, network=network)
+            assert net(state).shape == (2, 26)
+            sizes.add(sum(weights.numel() for weights in net.parameters()))
+            # Hidden signals have no effect.
+            hidden = ConcertoNet(26, "transport", network)
+            changed = state.clone()
+            changed[:, 2:] = 0.0
+            torch.testing.assert_close(hidden(changed), hidden(state))
+        assert len(sizes) == len(NETWORKS)
+
+    def test_printed_smoothness_matches_a_manual_sum(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn.concerto import printed_smoothness  # noqa: PLC0415
+
+        # phi = 8 / 2 + 4 / 4 + 16 / 8 = 7; and 0 for the other call.
+        places = torch.tensor([[16.0, 4.0, 8.0, 10.0], [0.0, 0.0, 0.0, 1.0]])
+        assert printed_smoothness(places).item() == pytest.approx((3.0 + 1.0) / 2)
+
+    def test_published_loss_weighs_by_the_largest_score(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn.concerto import imitation_loss  # noqa: PLC0415
+
+        # The largest score is the expert's place; the mean place is above it.
+        scores = torch.zeros(1, 4, 26)
+        scores[..., 5] = 1.0
+        expert = torch.full((1, 4), 5)
+        assert imitation_loss(scores, expert, "overshoot", 8.0, 0.0, as_published=True).item() == 0.0
+        assert imitation_loss(scores, expert, "overshoot", 8.0, 0.0).item() > 1.0
+
+    def test_pensieve_net_convolves_each_history_alone(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn.concerto import SHAPE  # noqa: PLC0415
+        from lockstep.learn.rlv import PensieveNet  # noqa: PLC0415
+
+        net = PensieveNet(26)
+        assert net.histories.weight.shape == (4 * 128, 4, 4)
+        assert net(torch.rand(2, *SHAPE)).shape == (2, 26)
+
+    def test_learned_rate_as_published_is_a_centre(self) -> None:
+        from lockstep.studies.bob_online import converged_after, learned_rate  # noqa: PLC0415
+
+        assert learned_rate([0.1, 0.2, 0.3, 0.4], as_published=True) == 7e6
+        assert learned_rate([0.4, 0.3, 0.2, 0.1], as_published=True) == 1.005e6
+        assert learned_rate([0.0, 0.0, 0.0, 1.0], as_published=False) == pytest.approx(8e6)
+        rising = [(10, 0.0), (20, 0.5), (30, 0.95), (40, 1.0), (50, 1.02), (60, 1.0), (70, 0.99), (80, 1.01)]
+        assert converged_after(rising) == 30
+        assert converged_after(rising[:3]) is None
+        assert converged_after([(step, float(step)) for step in range(8)]) is None
+
+    def test_hand_over_needs_estimates_within_the_threshold(self) -> None:
+        from lockstep.studies.bob_online import hand_over  # noqa: PLC0415
+
+        call: dict[str, Any] = {"seconds": 10.0, "seed": 1, "as_published": False}
+        shipped = hand_over(MODELS / "bob.onnx", "constant:1mbps", threshold=0.3, **call)
+        assert shipped["handed_over"] == 1.0
+        assert 0.0 <= shipped["hand_over_s"] < 5.0
+        never = hand_over(MODELS / "bob.onnx", "constant:1mbps", threshold=1e-9, **call)
+        assert (never["hand_over_s"], never["learned_percent"]) == (10.0, 0.0)
 
     def test_choices_match_the_implementations(self) -> None:
         from lockstep.learn import concerto  # noqa: PLC0415
@@ -430,7 +526,7 @@ class TestTraining:
         monkeypatch.setattr(bob, "THRESHOLDS", (5, 50))
         profiles = tmp_path / "profiles"
         profiles.mkdir()
-        (profiles / "cascade_profile").write_text("rate 1200kbit\nwait 2s\nrate 400kbit\nwait 2s\n")
+        (profiles / "cascade_profile_x0.25").write_text("rate 1200kbit\nwait 2s\nrate 400kbit\nwait 2s\n")
         words = ["--output", str(tmp_path / "study"), "--profiles", str(profiles), "--seconds", "5", "--seeds", "2"]
         assert bob.main(words) == 0
         output = capsys.readouterr().out

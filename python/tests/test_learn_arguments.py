@@ -32,6 +32,22 @@ def test_defaults_are_the_setting_of_the_shipped_model(algorithm: str) -> None:
     assert {name: defaults[name] for name in shipped} == shipped
 
 
+def test_published_settings_are_defaults_in_any_order() -> None:
+    def of(*words: str) -> tuple[object, ...]:
+        made = parser("bob").parse_args(["--output", "nowhere", *words])
+        return made.as_published, made.episodes, made.learning_rate, made.dropout, made.windows, made.epochs
+
+    assert of("--as-published") == (True, 2_000, 3e-5, 0.5, 4_000, 20)
+    assert of("--dropout", "0.1", "--as-published") == of("--as-published", "--dropout", "0.1")
+    assert of("--as-published", "--dropout", "0.1")[3] == 0.1
+    assert of()[:2] == (False, None)
+    concerto = parser("concerto").parse_args(["--output", "nowhere", "--as-published"])
+    assert (concerto.interval_ms, concerto.ladder, concerto.expert) == (1_000, "paper", "drains")
+    assert (concerto.loops * concerto.epochs, concerto.batch, concerto.expert_share) == (20, 32, 0.5)
+    rlv = parser("rlv").parse_args(["--output", "nowhere", "--as-published"])
+    assert (rlv.clone_loops, rlv.interval_ms, rlv.discount) == (0, 1_000, 0.99)
+
+
 def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The error for refused arguments, without the name of the argument."""
     with pytest.raises(SystemExit) as ended:

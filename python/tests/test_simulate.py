@@ -119,6 +119,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fit_passes": {"fit_passes": 1},
     "preset": {"preset": "quality"},
     "grace_period": {"controller": "salsify", "grace_period": "none"},
+    "as_published": {"as_published": "salsify"},
     "encode_time": {"encode_time": Path(__file__).with_name("slow_machine.json")},
     "encode_ms": {"encode_ms": 5.0},
     "decode_ms": {"decode_ms": 1.5},

@@ -15,6 +15,8 @@ import polars
 import pytest
 
 import lockstep
+from lockstep.content_hash import content_hash
+from lockstep.learn.arguments import parser
 from lockstep.learn.judging import MEASURES
 from lockstep.studies import bob, concerto
 from lockstep.studies.__main__ import main
@@ -31,15 +33,15 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
     def simulate(trace: Path | str, **options: Any) -> SimpleNamespace:
         model = b"" if options["model"] is None else options["model"].read_bytes()
-        ran.append((options["controller"], model.decode(errors="replace")))
+        ran.append((options["controller"] or str(options["estimator"]), model.decode(errors="replace")))
         score = 10.0 * len(model) + len(trace if isinstance(trace, str) else trace.read_bytes())
         return SimpleNamespace(
             scores={
                 "estimate_accuracy": 0.5,
-                "estimate_smape_percent": 40.0,
+                "estimate_smape": 0.4,
                 "throughput_bps": 1e6,
                 "one_way_delay_ms": {"mean": 100.0},
-                "network": {"loss": 0.0, "challenge": score, "bob": score},
+                "network": {"delay": 0.5, "rate": 0.8, "loss": 0.01, "challenge": score, "bob": score},
                 "ssim_db": {"mean": 15.0},
                 "video_delay_ms": {"p95": 200.0},
             }
@@ -59,7 +61,7 @@ def words(tmp_path: Path) -> list[str]:
         (tmp_path / folder).mkdir()
     for name in bob.LEARNED:
         (tmp_path / "models" / f"{name}.onnx").write_text(name)
-    (tmp_path / "profiles" / "cascade_profile").write_text("rate 1200kbit\nwait 2s\n")
+    (tmp_path / "profiles" / "cascade_profile_x0.25").write_text("rate 300kbit\nwait 2s\n")
     return [
         *("--output", str(tmp_path / "study"), "--models", str(tmp_path / "models"), "--seeds", "1", "--workers", "1"),
         *("--profiles", str(tmp_path / "profiles"), "--parts", "estimators", "--codecs", "functional"),
@@ -97,7 +99,7 @@ def test_changed_inputs_make_calls_run_again(
     if other == "trace":
         # Another folder with a file of the same name and other contents.
         (tmp_path / "others").mkdir()
-        (tmp_path / "others" / "cascade_profile").write_text("rate 400kbit\nwait 2s\n")
+        (tmp_path / "others" / "cascade_profile_x0.25").write_text("rate 400kbit\nwait 2s\n")
         words += ["--profiles", str(tmp_path / "others")]
     elif other == "program":
         monkeypatch.setattr(bob, "program_hash", lambda: "another")
@@ -149,6 +151,55 @@ def test_study_without_vmaf_compares_network_scores(
     assert "total_bob" not in output.out
     table = polars.read_parquet(tmp_path / "study" / "thresholds.parquet")
     assert table["vmaf"].null_count() == table["total_bob"].null_count() == len(table) == len(bob.THRESHOLDS)
+
+
+def test_paper_scores_are_columns_in_its_units(tmp_path: Path, ran: Ran, words: list[str]) -> None:
+    assert bob.main(words) == 0
+    assert len(ran) == len(bob.ESTIMATORS)
+    row = polars.read_parquet(tmp_path / "study" / "estimators.parquet").row(0, named=True)
+    assert (row["accuracy"], row["smape"]) == (50.0, 0.4)
+    assert (row["rate_score"], row["delay_score"], row["loss_score"]) == (80.0, 50.0, 99.0)
+    # The rates of the file with the paper's rates, not of the one with all of them.
+    assert bob.parser().parse_args([]).clip == "generated:640x360@24"
+    assert row["trace"] == content_hash(tmp_path / "profiles" / "cascade_profile_x0.25")
+
+
+def test_published_estimators_are_rows_of_their_own(
+    tmp_path: Path, ran: Ran, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "published" / "BandwidthEstimator_gemini.py"
+    file.parent.mkdir()
+    file.write_text("class Estimator: ...")
+    with_file = [*words, "--estimators", str(file)]
+    assert bob.main(with_file) == 0
+    assert [name for name, _ in ran] == [*bob.ESTIMATORS, str(file)]
+    assert "BandwidthEstimator_gemini.py" in capsys.readouterr().out
+    ran.clear()
+    # A module beside the file is a part of the estimator.
+    (file.parent / "model.pth").write_text("weights")
+    assert bob.main(with_file) == 0
+    assert [name for name, _ in ran] == [str(file)]
+    with pytest.raises(ValueError, match=r"none\.py: no such file"):
+        bob.main([*words, "--estimators", str(tmp_path / "none.py")])
+
+
+def test_bob_as_published_is_trained_for_its_row(ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[list[str]] = []
+
+    def train(study: Study, algorithm: str, run: str, arguments: list[str]) -> Path:
+        trained.append(arguments)
+        model = study.folder / "runs" / run / f"{algorithm}.onnx"
+        model.parent.mkdir(parents=True, exist_ok=True)
+        model.write_text("as published")
+        return model
+
+    monkeypatch.setattr(Study, "train", train)
+    monkeypatch.setattr(bob.importlib.util, "find_spec", lambda _name: True)
+    assert bob.main([*words, "--as-published", "--episodes", "7"]) == 0
+    assert ("bob-printed", "as published") in ran
+    assert ("bob-heuristic-printed", "") in ran
+    (arguments,) = trained
+    assert arguments[: arguments.index("--call-seconds")] == ["--as-published", "--episodes", "7"]
 
 
 def test_default_profiles_are_generated(
@@ -258,8 +309,8 @@ def test_training_parts_use_every_seed_and_print_the_budget(
     words = ["--output", str(folder), "--traces", "1", "--seeds", "2", "--workers", "1", "--parts", *parts]
     assert concerto.main(words) == 0
     output, announced = capsys.readouterr()
-    # 17 of the trainings differ, with two seeds each; calls of 23 variants and 5 controllers.
-    assert announced.startswith("study concerto: 34 trainings, 174 measurements of 1 calls; about 35 min in all\n")
+    # 19 of the trainings differ, with two seeds each; calls of 26 variants and 5 controllers.
+    assert announced.startswith("study concerto: 38 trainings, 192 measurements of 1 calls; about 40 min in all\n")
     for part in parts:
         table = polars.read_parquet(folder / f"{part}.parquet")
         ours = table.filter(polars.col("controller") == "concerto")
@@ -268,7 +319,38 @@ def test_training_parts_use_every_seed_and_print_the_budget(
         assert table["budget"].unique().to_list() == ["small"]
         assert f"{part}, budget small: 2 seeds" in output
         assert f"{part}, budget small" in (folder / f"{part}.txt").read_text()
-    assert output.count("No figure of the paper is available") == len(parts) - 1, "there is one for the controllers"
+    # There are figures for controllers, inputs and losses.
+    assert output.count("No figure of the paper is available") == len(parts) - 3
+    assert "Salsify, on GCC's transport" in output
+    table = polars.read_parquet(folder / "controllers.parquet")
+    of_salsify = table.filter(polars.col("controller") == "gcc", polars.col("codec") == "functional")
+    assert len(of_salsify) == len(concerto.FAMILIES)
+
+
+def test_losses_of_concerto_are_those_of_its_paper() -> None:
+    def of(arguments: tuple[str, ...]) -> tuple[str, float, float]:
+        made = parser("concerto").parse_args(["--output", "nowhere", *arguments])
+        return made.loss, made.overshoot, made.smoothness
+
+    found = {name: of(arguments) for name, arguments in concerto.VARIANTS["losses"].items()}
+    assert found == {
+        "l1 (cross-entropy)": ("cross-entropy", 8.0, 0.5),
+        "l2 (C = 0)": ("weighted", 8.0, 0.5),
+        "l3 (C = 100)": ("overshoot", 100.0, 0.5),
+        "l4 (C = 8)": ("overshoot", 8.0, 0.5),
+    }
+
+
+def test_trainings_as_published_have_folders_of_their_own() -> None:
+    options = concerto.parser().parse_args(["--as-published"])
+    name, words = concerto.run_of(options, ("--network", "1d"), 2)
+    own, _ = concerto.run_of(concerto.parser().parse_args([]), ("--network", "1d"), 2)
+    assert name.startswith("as-published-")
+    assert name != own
+    made = parser("concerto").parse_args(["--output", "nowhere", *words])
+    assert (made.as_published, made.network, made.interval_ms, made.seed) == (True, "1d", 1_000, 2)
+    # As many decisions as in the calls of the other trainings.
+    assert made.call_seconds == 5 * float(concerto.TRAINING["small"][-1])
 
 
 @pytest.mark.parametrize("study", ["bob", "concerto"])

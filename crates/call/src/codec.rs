@@ -46,6 +46,11 @@ pub trait Codec: Debug + Copy + 'static {
     /// The state id of a state. The first call completes work that coding deferred, since a candidate may never be
     /// sent.
     fn name(state: &Self::State) -> StateId;
+    /// Memory that one state holds by itself, whatever other states share of it; none without pixels.
+    fn state_size(state: &Self::State) -> Option<ByteCount> {
+        let _ = state;
+        None
+    }
     /// The last picture that a decoder with this state has shown.
     fn last_shown(state: &Self::State) -> Option<Self::Decoded>;
     /// Decodes a frame that should lead to the state `target`. Returns none if its picture has more than `pixel_limit`
@@ -118,6 +123,10 @@ pub trait FunctionalCodec: Codec {
     fn is_key_frame(analysis: &Self::Analysis) -> bool;
     /// Estimated size at a quantizer index, from the prediction residual; none if unknown.
     fn estimate_size(analysis: &Self::Analysis, quantizer: u8) -> Option<ByteCount>;
+    /// Rougher estimate from a decimated picture, for a conventional codec's search of its quantizer.
+    fn estimate_decimated_size(analysis: &Self::Analysis, quantizer: u8) -> Option<ByteCount> {
+        Self::estimate_size(analysis, quantizer)
+    }
     /// Starts to fit the picture to a budget. The first pass uses the quantizer `first`.
     fn fitting(analysis: Self::Analysis, first: u8) -> Self::Fitting;
     /// Codes one more pass towards `budget`.

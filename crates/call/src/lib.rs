@@ -18,6 +18,7 @@ mod quantizer_choice;
 mod rate_control;
 mod receiving;
 mod record;
+mod salsify;
 mod sending;
 mod size_curve;
 mod sound;
@@ -40,6 +41,7 @@ pub use open_records::OpenRecords;
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd, age};
 pub use record::{DisplayRecord, FrameRecord, Outcome};
+pub use salsify::{MAX_SKIPS, SalsifyEncoder, SalsifyVersions};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
 #[cfg(feature = "opus")]

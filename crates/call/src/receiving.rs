@@ -447,6 +447,9 @@ impl<C: Codec> ReceivingEnd<C> {
                         let estimator = self.estimator.as_ref();
                         self.needed_for_feedback_only =
                             estimator.is_some_and(|estimator| estimator.follows_arrivals_alone());
+                        if estimator.is_some_and(|estimator| estimator.acknowledges_each_fragment()) {
+                            self.transport.acknowledge_each_fragment();
+                        }
                         if self.estimator.is_none() {
                             self.refused_estimator = Some(hello.estimator);
                         }

@@ -52,6 +52,15 @@ pub struct FrameRecord {
     pub size: Option<ByteCount>,
     /// Sizes of all candidates, in the order of coding.
     pub candidates: Vec<ByteCount>,
+    /// Number of states that the sender held at the decision, apart from the empty one.
+    #[serde(default)]
+    pub sender_states: Option<u16>,
+    /// Number of states that the receiver held at its newest acknowledgement before the decision.
+    #[serde(default)]
+    pub receiver_states: Option<u16>,
+    /// Memory of the frame's target state by itself.
+    #[serde(default)]
+    pub state_size: Option<ByteCount>,
     /// Number of its datagrams without parity.
     pub fragments: Option<u16>,
     /// Number of its parity datagrams.
@@ -96,6 +105,9 @@ impl FrameRecord {
             limited_by: None,
             size: None,
             candidates: Vec::new(),
+            sender_states: None,
+            receiver_states: None,
+            state_size: None,
             fragments: None,
             parity: None,
             encode_started_at: None,

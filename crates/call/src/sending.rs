@@ -13,7 +13,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver, Traits};
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
     Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, VideoFormat, WireError,
@@ -96,6 +96,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Narrow-path mode, used only with sound: it changes the way of sound and limits pictures.
     narrow: NarrowPathShares,
     controller: Box<dyn Controller>,
+    /// Whether the end does only what a published system does.
+    is_as_published: bool,
     encoder: Box<dyn FrameEncoder<C>>,
     waiting: Option<(u64, C::Picture)>,
     encoding: Option<Encoding<C::Picture>>,
@@ -146,6 +148,7 @@ impl<C: Codec> SendingEnd<C> {
             narrow: NarrowPathShares::new(tuning),
             transport: Sender::new(transport),
             controller,
+            is_as_published: false,
             encoder,
             waiting: None,
             encoding: None,
@@ -179,8 +182,22 @@ impl<C: Codec> SendingEnd<C> {
         self.set_ceiling(ceiling);
     }
 
+    /// The same end without the rules that Lockstep adds to a published system: limits by path, ceiling and probes
+    /// ([`Traits::AS_PUBLISHED`]), parity, recovery before a loss is known, and pauses for a slow receiver.
+    #[must_use]
+    pub fn as_published(mut self) -> Self {
+        self.is_as_published = true;
+        self.set_ceiling(None);
+        self
+    }
+
+    /// Which rules apply to the controller now.
+    fn traits(&self) -> Traits {
+        if self.is_as_published { Traits::AS_PUBLISHED } else { self.controller.traits() }
+    }
+
     fn set_ceiling(&mut self, ceiling: Option<Bitrate>) {
-        let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
+        let ceiling = ceiling.filter(|_| self.traits().has_ceiling);
         self.ceiling =
             ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval, &self.tuning.control));
     }
@@ -252,7 +269,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.transport.queued_fragments() > 0 {
             let pace = self.controller.pacing_interval(&self.path.view(now), self.in_flight());
             // Reference controllers that ignore the path do not wait for room in its queue.
-            let interval = if self.controller.traits().is_bounded { pace.max(self.path.min_pause()) } else { pace };
+            let interval = if self.traits().is_bounded { pace.max(self.path.min_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
         }

@@ -47,6 +47,10 @@ impl Codec for Vp8 {
         StateId(state.id())
     }
 
+    fn state_size(state: &State) -> Option<ByteCount> {
+        Some(ByteCount::new(state.held_bytes() as u64))
+    }
+
     fn last_shown(state: &State) -> Option<Picture> {
         state.last_picture()
     }
@@ -93,6 +97,10 @@ impl FunctionalCodec for Vp8 {
 
     fn estimate_size(analysis: &Analysis, quantizer: u8) -> Option<ByteCount> {
         Some(ByteCount::new(analysis.estimate_size(quantizer) as u64))
+    }
+
+    fn estimate_decimated_size(analysis: &Analysis, quantizer: u8) -> Option<ByteCount> {
+        Some(ByteCount::new(analysis.estimate_decimated_size(quantizer) as u64))
     }
 
     fn fitting(analysis: Analysis, first: u8) -> Self::Fitting {

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that only `--help-all` shows, by their names in clap.
-pub const ADVANCED: [&str; 31] = [
+pub const ADVANCED: [&str; 32] = [
     "ecn",
     "queue_packets",
     "queue_bytes",
@@ -15,6 +15,7 @@ pub const ADVANCED: [&str; 31] = [
     "menu",
     "fit_passes",
     "grace_period",
+    "as_published",
     "tuning",
     "python",
     "estimator_limit",

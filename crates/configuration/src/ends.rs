@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use lockstep_call::{
-    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
+    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SalsifyEncoder, SendingEnd, Vp8,
+    announced,
 };
 use lockstep_control::recording::{Header, Recorded, Recorder};
 use lockstep_control::{Algorithm, Controller, ControllerSetup, EstimatorKind, FlowGroup, KnownPath, RateBounds};
@@ -137,7 +138,7 @@ impl ControlSettings {
         let setup = self.live_setup(format)?;
         let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
         let encoder = self.encoder(format.frame_interval());
-        Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
+        Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
     pub(crate) fn sending_end_of(
@@ -149,7 +150,7 @@ impl ControlSettings {
     ) -> Result<SendingEnd> {
         let encoder = self.encoder(format.frame_interval());
         let controller = self.controller(setup, recorder)?;
-        Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
+        Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
     /// Encoder of pictures that arrive every `frame_interval`.
@@ -159,6 +160,9 @@ impl ControlSettings {
             CodecKind::Functional => {
                 // A key frame would discard scenes that may return, and this codec can start without one.
                 let parameters = Parameters { frame_kind: FrameKind::Inter, ..parameters };
+                if let Some(versions) = self.salsify_versions() {
+                    return Box::new(SalsifyEncoder::<Vp8>::new(parameters, versions, frame_interval));
+                }
                 Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu, &self.tuning.tuning()))
             }
             CodecKind::Conventional => Box::new(ConventionalEncoder::<Vp8>::new(parameters, frame_interval)),
@@ -189,7 +193,8 @@ impl ControlSettings {
         transport.estimator = self.controller.algorithm().estimator_kind().number();
         let tuning = self.tuning.tuning();
         let ceiling = self.max_bitrate.ceiling(format, &tuning.control.ceiling);
-        SendingEnd::new(transport, controller, encoder, &tuning).with_max_bitrate(ceiling)
+        let end = SendingEnd::new(transport, controller, encoder, &tuning).with_max_bitrate(ceiling);
+        if self.as_published.is_some() { end.as_published() } else { end }
     }
 
     /// Checks that both ends of a live call for pictures of `format` can be made, before any of it runs.
@@ -217,7 +222,10 @@ impl ControlSettings {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
         ReceivingEnd::with_estimators(ReceiverConfig::default(), move |number| {
             let kind = EstimatorKind::from_number(number)?;
-            let model = given.as_ref().filter(|(of, _)| *of == Some(kind)).map(|(_, model)| Arc::clone(model));
+            let model = given
+                .as_ref()
+                .filter(|(of, _)| of.is_some_and(|of| kind.runs_model_of(of)))
+                .map(|(_, model)| Arc::clone(model));
             kind.with_model(RateBounds::default(), model).ok()
         })
     }

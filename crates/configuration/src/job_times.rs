@@ -12,6 +12,9 @@ impl ControlSettings {
     /// Work of the encoder until it has a frame to send.
     #[must_use]
     pub fn first_work(&self) -> EncodeWork {
+        if let Some(versions) = self.salsify_versions() {
+            return versions.first_work();
+        }
         match self.codec {
             CodecKind::Functional => self.menu.first_work(),
             CodecKind::Conventional => EncodeWork::OneFrame,

@@ -4,6 +4,7 @@
 //! and checked settings, so that both run the same calls.
 #![forbid(unsafe_code)]
 
+mod as_published;
 mod coding_time;
 mod content_hash;
 mod counters;
@@ -29,6 +30,7 @@ mod settings;
 mod simulate;
 mod words;
 
+pub use as_published::AsPublished;
 pub use coding_time::EncodeTimeSettings;
 pub use content_hash::content_hash;
 pub use counters::counters;

@@ -27,6 +27,9 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 impl ControlSettings {
     /// Kind of codec that the model replaces.
     pub(crate) fn modelled_codec(&self) -> ModelledCodec {
+        if let Some(versions) = self.salsify_versions() {
+            return ModelledCodec::Salsify(versions);
+        }
         match self.codec {
             CodecKind::Functional => ModelledCodec::Functional(self.menu),
             CodecKind::Conventional => ModelledCodec::Conventional,

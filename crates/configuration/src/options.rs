@@ -21,7 +21,7 @@ use lockstep_link::{GilbertElliott, LossInterval, Reordering};
 use lockstep_transport::FeedbackInterval;
 use lockstep_vp8::Preset;
 
-use crate::MaxBitrate;
+use crate::{AsPublished, MaxBitrate};
 pub(crate) use choices::MenuKind;
 pub use choices::{CodecKind, QueueKind};
 pub use names::{ClipName, ControllerName, SoundName, TraceName};
@@ -354,9 +354,12 @@ options! {
     /// Tuned constants to override, for research: `silence.margin=0.2,loss.weight=0.01`. `lockstep controllers --constants`
     /// lists them with units and ranges.
     Control tuning ("NAME=VALUE"): Overrides;
-    /// Time that Salsify subtracts from the interval between two arrivals: the link's idle time, or nothing. The
-    /// default is the link's idle time; only for `salsify`.
+    /// Time that Salsify subtracts from the interval between two arrivals: the link's idle time, the sender's pause
+    /// before a frame, or nothing. The default is the link's idle time; only for `salsify`.
     Control grace_period: GracePeriod;
+    /// Follow a published system to the letter, where Lockstep does something better. It fixes the controller and the
+    /// other options of its design.
+    Control as_published: AsPublished;
     /// Estimator written for AlphaRTC: the Python file of its class `Estimator`, or a folder with
     /// `BandwidthEstimator.py`; or a model of the MMSys'24 challenge, an ONNX file. The sender sends at the estimate,
     /// or at the rate that losses allow if that is lower.
@@ -437,6 +440,7 @@ impl CallArguments {
         }
         clashes("two_way", "estimator", self.two_way == Some(true) && self.estimator.is_some())?;
         clashes("queue_bytes", "queue_packets", self.queue_bytes.is_some() && self.queue_packets.is_some())?;
+        self.check_as_published()?;
         let fits = self.menu.is_none_or(|menu| menu == MenuKind::Fit);
         clashes("fit_passes", "menu", self.fit_passes.is_some() && !fits)
     }

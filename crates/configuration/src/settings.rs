@@ -19,7 +19,6 @@ use lockstep_link::{
 use lockstep_units::ByteCount;
 use lockstep_vp8::Preset;
 
-use crate::MaxBitrate;
 use crate::coding_time::EncodeTimeSettings;
 use crate::family_file::open_families;
 use crate::model_file::ModelFile;
@@ -27,6 +26,7 @@ use crate::options::{
     CallArguments, CallRecord, ClipName, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError, OptionGroup,
     Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
+use crate::{AsPublished, MaxBitrate};
 
 /// Controllers that respond to marks (ECN).
 const CONTROLLERS_WITH_ECN: &str = "gcc, nada or scream";
@@ -166,6 +166,8 @@ pub struct ControlSettings {
     pub menu: MenuMode,
     /// Effort of the encoder.
     pub preset: Preset,
+    /// Published system that both ends follow to the letter, if any.
+    pub as_published: Option<AsPublished>,
     /// Controller that decides how much to send.
     pub controller: ControllerChoice,
     /// Model of the controller, if it is not the default one.
@@ -299,6 +301,7 @@ impl CallArguments {
     pub fn settings_with(&self, controllers: &Controllers) -> Result<CallSettings> {
         let usual = Self::usual();
         let control = self.control_settings_with(controllers)?;
+        let given = self.completed();
         let algorithm = control.controller.algorithm();
         if self.ecn == Some(true) && !algorithm.responds_to_marks() {
             let controller = algorithm.clone();
@@ -317,7 +320,7 @@ impl CallArguments {
             modelled: there(self.modelled.or(usual.modelled))?,
             encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
             decode_time: there(self.decode_ms.or(usual.decode_ms))?,
-            feedback: there(self.feedback_ms.or(usual.feedback_ms))?,
+            feedback: there(given.feedback_ms.or(usual.feedback_ms))?,
             two_way: there(self.two_way.or(usual.two_way))?,
             audio: self.audio.clone(),
             vmaf: there(self.vmaf.or(usual.vmaf))?,
@@ -372,10 +375,11 @@ impl CallArguments {
     pub fn control_settings_with(&self, controllers: &Controllers) -> Result<ControlSettings> {
         self.check()?;
         let usual = Self::usual();
+        let given = self.completed();
         let algorithm = if self.estimator.is_some() {
             Algorithm::ReceiverEstimate
         } else {
-            let name = there(self.controller.as_ref().or(usual.controller.as_ref()))?;
+            let name = there(given.controller.as_ref().or(usual.controller.as_ref()))?;
             match name.program() {
                 Some(path) => {
                     let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
@@ -388,7 +392,7 @@ impl CallArguments {
                 }
             }
         };
-        let menu = match there(self.menu.or(usual.menu))? {
+        let menu = match there(given.menu.or(usual.menu))? {
             MenuKind::Fit => MenuMode::Fit { passes: usize::from(there(self.fit_passes.or(usual.fit_passes))?.get()) },
             MenuKind::Serial => MenuMode::Serial,
             MenuKind::Parallel => MenuMode::Parallel,
@@ -397,12 +401,13 @@ impl CallArguments {
             return Err(OptionError::Controller { name: "model", takes: LEARNED, controller: algorithm }.into());
         }
         Ok(ControlSettings {
-            codec: there(self.codec.or(usual.codec))?,
+            codec: there(given.codec.or(usual.codec))?,
             menu,
             preset: there(self.preset.or(usual.preset))?,
-            controller: ControllerChoice::new(algorithm, self.latency, self.grace_period)?,
+            as_published: self.as_published,
+            controller: ControllerChoice::new(algorithm, self.latency, given.grace_period)?,
             model: self.model.as_deref().map(ModelFile::open).transpose()?,
-            max_bitrate: there(self.max_bitrate.or(usual.max_bitrate))?,
+            max_bitrate: there(given.max_bitrate.or(usual.max_bitrate))?,
             tuning: self.tuning.clone().unwrap_or_default(),
         })
     }
@@ -467,7 +472,7 @@ impl CallSettings {
             jitter,
             seed,
         } = link;
-        let ControlSettings { codec, menu, preset, controller, model, max_bitrate, tuning } = control;
+        let ControlSettings { codec, menu, preset, as_published, controller, model, max_bitrate, tuning } = control;
         let (queue_packets, queue_bytes) = match queue_memory {
             QueueMemory::Packets(packets) => (Some(packets), None),
             QueueMemory::Bytes(bytes) => (None, Some(bytes)),
@@ -509,6 +514,7 @@ impl CallSettings {
             max_bitrate: Some(max_bitrate),
             tuning: Some(tuning).filter(|tuning| !tuning.is_empty()),
             grace_period,
+            as_published,
             estimator,
             python,
             estimator_limit,

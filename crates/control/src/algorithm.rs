@@ -17,8 +17,8 @@ use crate::learned::Concerto;
 use crate::learned::Lockstep;
 use crate::learned::shipped::Shipped;
 use crate::{
-    Controller, ControllerSetup, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Nada, RateBounds,
-    ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout,
+    BobRules, Controller, ControllerSetup, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Hindsight, Nada,
+    RateBounds, ReceiverEstimate, Registration, SalsifyWindow, Scream, Sprout,
 };
 
 /// An estimator and a controller that belong together.
@@ -32,9 +32,9 @@ pub enum Algorithm {
     /// A constant bit rate.
     Fixed(Bitrate),
     /// BoB's heuristic at the receiver, with a controller that follows its estimate.
-    BobHeuristic,
+    BobHeuristic(BobRules),
     /// BoB: that heuristic and a learned estimator behind a selector, at the receiver.
-    Bob,
+    Bob(BobRules),
     /// HRCC: a heuristic at the receiver, tuned by a model.
     Hrcc,
     /// Gemini: GCC and a learned estimator at the receiver, with a safety detector.
@@ -112,7 +112,7 @@ impl Algorithm {
     /// Whether that model runs at the receiver.
     #[must_use]
     pub fn estimates_by_model(&self) -> bool {
-        matches!(self, Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24)
+        matches!(self, Self::Bob(_) | Self::Hrcc | Self::Gemini | Self::Mmsys24)
     }
 
     /// The embedded model of its controller at the sender, if any.
@@ -167,8 +167,8 @@ impl Algorithm {
         match self {
             Self::Registered(registration) => registration.estimator(),
             Self::Salsify(grace_period) => EstimatorKind::InterArrival(*grace_period),
-            Self::BobHeuristic => EstimatorKind::BobHeuristic,
-            Self::Bob => EstimatorKind::Bob,
+            Self::BobHeuristic(rules) => EstimatorKind::BobHeuristic(*rules),
+            Self::Bob(rules) => EstimatorKind::Bob(*rules),
             Self::Hrcc => EstimatorKind::Hrcc,
             Self::Gemini => EstimatorKind::Gemini,
             Self::Mmsys24 => EstimatorKind::Mmsys24,
@@ -199,8 +199,8 @@ impl Algorithm {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setup.payload)),
             Self::Gcc => Box::new(Gcc::new(setup)),
             Self::Fixed(rate) => Box::new(Fixed::new(*rate, setup)),
-            Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setup)),
-            Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
+            Self::BobHeuristic(_) | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setup)),
+            Self::Bob(_) | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
                 // The receiver runs the model. If the sender has it too, a model of the wrong shape is refused at once.
                 if setup.model.is_some() {
                     self.estimator_with(setup.bounds, setup.model.clone())?;
@@ -235,12 +235,15 @@ fn model_of(setup: &ControllerSetup, shipped: Shipped) -> Result<Arc<Model>, Mod
 impl fmt::Display for Algorithm {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Salsify(GracePeriod::LinkIdle) => formatter.write_str("salsify"),
+            // The option `grace_period` names that of the sender.
+            Self::Salsify(GracePeriod::LinkIdle | GracePeriod::Sender) => formatter.write_str("salsify"),
             Self::Salsify(GracePeriod::None) => formatter.write_str("salsify-no-grace"),
             Self::Gcc => formatter.write_str("gcc"),
             Self::Fixed(rate) => write!(formatter, "fixed:{}bps", rate.as_bps()),
-            Self::BobHeuristic => formatter.write_str("bob-heuristic"),
-            Self::Bob => formatter.write_str("bob"),
+            Self::BobHeuristic(BobRules::Released) => formatter.write_str("bob-heuristic"),
+            Self::BobHeuristic(BobRules::Printed) => formatter.write_str("bob-heuristic-printed"),
+            Self::Bob(BobRules::Released) => formatter.write_str("bob"),
+            Self::Bob(BobRules::Printed) => formatter.write_str("bob-printed"),
             Self::Hrcc => formatter.write_str("hrcc"),
             Self::Gemini => formatter.write_str("gemini"),
             Self::Mmsys24 => formatter.write_str("mmsys24"),
@@ -269,8 +272,10 @@ impl FromStr for Algorithm {
             "salsify" => Ok(Self::Salsify(GracePeriod::LinkIdle)),
             "salsify-no-grace" => Ok(Self::Salsify(GracePeriod::None)),
             "gcc" => Ok(Self::Gcc),
-            "bob-heuristic" => Ok(Self::BobHeuristic),
-            "bob" => Ok(Self::Bob),
+            "bob-heuristic" => Ok(Self::BobHeuristic(BobRules::Released)),
+            "bob-heuristic-printed" => Ok(Self::BobHeuristic(BobRules::Printed)),
+            "bob" => Ok(Self::Bob(BobRules::Released)),
+            "bob-printed" => Ok(Self::Bob(BobRules::Printed)),
             "hrcc" => Ok(Self::Hrcc),
             "gemini" => Ok(Self::Gemini),
             "mmsys24" => Ok(Self::Mmsys24),
@@ -309,7 +314,9 @@ mod tests {
             "gcc",
             "fixed:1500000bps",
             "bob-heuristic",
+            "bob-heuristic-printed",
             "bob",
+            "bob-printed",
             "hrcc",
             "gemini",
             "mmsys24",

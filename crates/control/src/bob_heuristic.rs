@@ -4,30 +4,40 @@
 //! - arrival groups
 //! - a trend line through the delays of the groups
 //! - an overuse detector with an adaptive threshold
-//! - a rate that rises by 8 % per second or one packet per interval
-//! - a decrease to 0.85 of the receive rate
+//! - a rate that rises while delays are constant, and falls when they rise
 //!
-//! | constant | value | source |
+//! The paper's text and the authors' released code differ ([`BobRules`]). Lockstep uses the released code, which is
+//! complete. `--as-published bob` selects the text.
+//!
+//! | constant | released code | as printed | source |
+//! |---|---|---|---|
+//! | interval | 200 ms | 200 ms | BoB, section III; the challenge's interval |
+//! | group | 5 ms | 200 ms | draft-ietf-rmcat-gcc-02, section 5.2; BoB, section III |
+//! | alpha, decrease | 0.85 x | min(0.85 c, 0.85 x) | BoB, Algorithm 1: c is the estimate, x the receive rate |
+//! | beta, increase | 1.08 a second, or one packet an interval | 1.08 an interval | BoB, Algorithm 1 |
+//! | upper bound | 3 times the receive rate (GCC has 1.5) | 8 Mb/s | released code; BoB's range, 0.01-8 Mb/s |
+//! | loss: x1.05, x(1 - loss / 2) | below 2 %, above 10 % | at the sender only | BoB, section III-D |
+//! | first trend | after 20 groups | after two groups | |
+//!
+//! | constant of both | value | source |
 //! |---|---|---|
-//! | interval | 200 ms | BoB, section III; the challenge's interval |
-//! | burst | 5 ms | draft-ietf-rmcat-gcc-02, section 5.2 |
 //! | trend line window, smoothing, gain | 20 groups, 0.9, 4 | libwebrtc's trend line, BoB's released code |
 //! | deltas counted in the gain | up to 60 | the same |
 //! | threshold | 12.5 at first, 6 to 600, gains 0.0087 and 0.039 | GCC, section 5.4 |
 //! | least time of overuse | 10 ms and two intervals | GCC, section 5.4; released code |
-//! | alpha, decrease | 0.85 | BoB, Algorithm 1 |
-//! | beta, increase | 1.08 a second | BoB, Algorithm 1 |
-//! | upper bound over the receive rate | 3 | released code (GCC has 1.5) |
-//! | loss: x1.05, x(1 - loss / 2) | below 2 %, above 10 % | BoB, Algorithm 1 |
 //! | first estimate | the bounds' initial rate | 300 kb/s in the released code |
 //!
-//! Three details of the released code are missing in the paper and kept here:
+//! The paper prints no constants of the trend line and the detector, so those of the released code serve both. Its loss
+//! rule (section III-D) is that of [`ReceiverEstimate`](crate::ReceiverEstimate) at the sender, which follows the
+//! estimate of either. The smaller rate is used, as in GCC.
+//!
+//! Three details of the released code are missing in the paper:
 //!
 //! - The estimate stays constant until the trend line has 20 groups.
-//! - The delay part and the loss part both start from the last estimate, and the smaller result is used. Therefore the
-//!   estimate does not grow at losses from 2 % to 10 %.
-//! - One loss per interval is not counted: the code divides packets by the difference of sequence numbers. Otherwise
-//!   one loss at a low rate would count as 15 %.
+//! - The receiver has a loss part, too. It and the delay part both start from the last estimate, and the smaller result
+//!   is used. Therefore the estimate does not grow at losses from 2 % to 10 %.
+//! - One loss per interval is not counted there: the code divides packets by the difference of sequence numbers.
+//!   Otherwise one loss at a low rate would count as 15 %.
 //!
 //! One detail differs: groups and delays continue across intervals. The released code drops the group that an interval
 //! boundary splits.
@@ -42,6 +52,12 @@ use crate::{Estimator, RateBounds};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const BURST: Duration = Duration::from_millis(5);
+/// Length of a group as printed: the paper's window W_t.
+const PRINTED_GROUP: Duration = Duration::from_millis(200);
+/// Range of estimates as printed, bit/s.
+const PRINTED_RANGE: (f64, f64) = (1e4, 8e6);
+/// Groups of the first trend as printed: a line needs two.
+const PRINTED_FIRST_GROUPS: usize = 2;
 
 const TREND_WINDOW: usize = 20;
 const TREND_SMOOTHING: f64 = 0.9;
@@ -73,6 +89,33 @@ const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
 const LOSS_INCREASE: f64 = 1.05;
 const LOSS_DECREASE: f64 = 0.5;
 
+/// Source of the heuristic's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BobRules {
+    /// The authors' released code.
+    #[default]
+    Released,
+    /// Algorithm 1 as the paper prints it.
+    Printed,
+}
+
+impl BobRules {
+    fn group(self) -> Duration {
+        match self {
+            Self::Released => BURST,
+            Self::Printed => PRINTED_GROUP,
+        }
+    }
+
+    /// Number of groups before the first trend.
+    fn first_groups(self) -> usize {
+        match self {
+            Self::Released => TREND_WINDOW,
+            Self::Printed => PRINTED_FIRST_GROUPS,
+        }
+    }
+}
+
 /// State of the path by the trend of the delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathUse {
@@ -94,8 +137,9 @@ struct Group {
 }
 
 /// Slope of the smoothed delay over arrival time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct TrendLine {
+    rules: BobRules,
     group: Option<Group>,
     previous: Option<Group>,
     first_completed: Timestamp,
@@ -111,6 +155,19 @@ fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
 }
 
 impl TrendLine {
+    fn new(rules: BobRules) -> Self {
+        Self {
+            rules,
+            group: None,
+            previous: None,
+            first_completed: Timestamp::ZERO,
+            accumulated_ms: 0.0,
+            smoothed_ms: 0.0,
+            points: VecDeque::new(),
+            deltas: 0,
+        }
+    }
+
     /// Adds an arrival. If it completes a group, returns the time between the sending of this group and the previous
     /// one, milliseconds.
     fn on_arrival(&mut self, arrival: &Arrival) -> Option<f64> {
@@ -118,7 +175,7 @@ impl TrendLine {
             None => self.group = Some(Group::of(arrival)),
             // A later packet overtook it.
             Some(group) if arrival.sent_at < group.first_sent => {}
-            Some(group) if arrival.sent_at.saturating_since(group.first_sent) <= BURST => {
+            Some(group) if arrival.sent_at.saturating_since(group.first_sent) <= self.rules.group() => {
                 group.last_sent = group.last_sent.max(arrival.sent_at);
                 group.completed = group.completed.max(arrival.arrived_at);
             }
@@ -147,10 +204,11 @@ impl TrendLine {
     }
 
     fn slope(&self) -> Option<f64> {
-        if self.points.len() < TREND_WINDOW {
+        if self.points.len() < self.rules.first_groups() {
             return None;
         }
-        let mean = |of: fn(&(f64, f64)) -> f64| self.points.iter().map(of).sum::<f64>() / TREND_WINDOW as f64;
+        let count = self.points.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| self.points.iter().map(of).sum::<f64>() / count;
         let (mean_time, mean_delay) = (mean(|point| point.0), mean(|point| point.1));
         let (mut covariance, mut variance) = (0.0, 1e-5);
         for &(time, delay) in &self.points {
@@ -294,6 +352,7 @@ impl Window {
 /// BoB's heuristic estimator.
 #[derive(Debug)]
 pub struct BobHeuristic {
+    rules: BobRules,
     bounds: RateBounds,
     trend_line: TrendLine,
     detector: OveruseDetector,
@@ -309,12 +368,19 @@ pub struct BobHeuristic {
 }
 
 impl BobHeuristic {
-    /// An estimator without arrivals.
+    /// An estimator without arrivals, with the rules of the released code.
     #[must_use]
     pub fn new(bounds: RateBounds) -> Self {
+        Self::with_rules(bounds, BobRules::Released)
+    }
+
+    /// An estimator without arrivals.
+    #[must_use]
+    pub fn with_rules(bounds: RateBounds, rules: BobRules) -> Self {
         Self {
+            rules,
             bounds,
-            trend_line: TrendLine::default(),
+            trend_line: TrendLine::new(rules),
             detector: OveruseDetector::new(),
             maximum: KnownMaximum::default(),
             state: State::Hold,
@@ -330,8 +396,8 @@ impl BobHeuristic {
     /// An estimator that decides only in [`BobHeuristic::decide_now`], for an owner with its own period of about 200
     /// ms.
     #[must_use]
-    pub fn with_manual_decisions(bounds: RateBounds) -> Self {
-        Self { by_itself: false, ..Self::new(bounds) }
+    pub fn with_manual_decisions(bounds: RateBounds, rules: BobRules) -> Self {
+        Self { by_itself: false, ..Self::with_rules(bounds, rules) }
     }
 
     /// The estimate of the last decision.
@@ -369,23 +435,45 @@ impl BobHeuristic {
         let window = std::mem::take(&mut self.window);
         let now = window.last;
         self.detector.update(now, slope, self.trend_line.deltas, window.sent_ms);
+        self.change_state();
+        let (least, most) = (self.bounds.min.as_bps() as f64, self.bounds.max.as_bps() as f64);
+        if self.rules == BobRules::Printed {
+            let printed = self.as_printed(window.receive_rate_bps());
+            self.estimate_bps = printed.clamp(PRINTED_RANGE.0, PRINTED_RANGE.1).clamp(least, most);
+            return;
+        }
         let by_delay = self.by_delay(now, &window);
         let by_loss = match window.loss_share() {
             Some(share) if share > LOSS_BOUNDS.1 => self.estimate_bps * (1.0 - LOSS_DECREASE * share),
             Some(share) if share < LOSS_BOUNDS.0 => self.estimate_bps * LOSS_INCREASE,
             _ => self.estimate_bps,
         };
-        let (least, most) = (self.bounds.min.as_bps() as f64, self.bounds.max.as_bps() as f64);
         self.estimate_bps = by_delay.min(by_loss).clamp(least, most);
     }
 
-    fn by_delay(&mut self, now: Timestamp, window: &Window) -> f64 {
+    /// State machine of GCC, section 5.5.
+    fn change_state(&mut self) {
         self.state = match (self.detector.path_use, self.state) {
             (PathUse::Normal, State::Hold) => State::Increase,
             (PathUse::Normal, state) => state,
             (PathUse::Overuse, _) => State::Decrease,
             (PathUse::Underuse, _) => State::Hold,
         };
+    }
+
+    /// The estimate of Algorithm 1 as printed, at a receive rate of `received` bit/s.
+    fn as_printed(&mut self, received: f64) -> f64 {
+        match self.state {
+            State::Hold => self.estimate_bps,
+            State::Increase => INCREASE * self.estimate_bps,
+            State::Decrease => {
+                self.state = State::Hold;
+                DECREASE * self.estimate_bps.min(received)
+            }
+        }
+    }
+
+    fn by_delay(&mut self, now: Timestamp, window: &Window) -> f64 {
         let received = window.receive_rate_bps();
         let received_kbps = received * 1e-3;
         self.maximum.update(received_kbps);
@@ -462,6 +550,19 @@ mod tests {
     use crate::closed_loop::{Outcome, Plan, run, setup};
     use crate::{Controller, ReceiverEstimate};
 
+    fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
+        Arrival {
+            arrived_at: Timestamp::from_millis(arrived),
+            sent_at: Timestamp::from_millis(sent),
+            size: ByteCount::new(1_250),
+            sequence,
+            frame: sequence as u32,
+            fragment: 0,
+            grace: Duration::ZERO,
+            congestion_experienced: false,
+        }
+    }
+
     fn call(plan: &Plan) -> Outcome {
         let mut controller: Box<dyn Controller> = Box::new(ReceiverEstimate::new(&setup()));
         run(plan, &mut *controller, Some(&mut BobHeuristic::new(RateBounds::default())))
@@ -475,6 +576,41 @@ mod tests {
             assert!((0.7..1.05).contains(&rate), "{outcome:?}");
             assert!(outcome.queueing_delay(30, 60, 0.5) < Duration::from_millis(100), "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn printed_rules_rise_by_8_percent_an_interval() {
+        let mut heuristic = BobHeuristic::with_rules(RateBounds::default(), BobRules::Printed);
+        // 1 Mb/s without a queue. The groups of 0 to 200 and 210 to 410 ms give the first delta.
+        let mut estimates = Vec::new();
+        for packet in 0..160 {
+            heuristic.on_arrival(&arrival(10 * packet, 10 * packet + 20, packet));
+            estimates.push(heuristic.prediction().as_bps());
+        }
+        estimates.dedup();
+        assert!(estimates.len() > 4, "{estimates:?}");
+        let ratios = estimates.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64);
+        assert!(ratios.clone().all(|ratio| (ratio - 1.08).abs() < 1e-4), "{estimates:?}");
+    }
+
+    #[test]
+    fn printed_decrease_takes_the_smaller_of_both_rates() {
+        for (estimate, received) in [(2_000_000.0, 1_000_000.0), (1_000_000.0, 2_000_000.0)] {
+            let mut heuristic = BobHeuristic::with_rules(RateBounds::default(), BobRules::Printed);
+            (heuristic.estimate_bps, heuristic.state) = (estimate, State::Decrease);
+            assert!((heuristic.as_printed(received) - 850_000.0).abs() < 1e-6);
+            // The next interval holds, and does not decrease again.
+            assert_eq!((heuristic.state, heuristic.as_printed(received)), (State::Hold, estimate));
+        }
+    }
+
+    #[test]
+    fn printed_rules_follow_a_falling_capacity() {
+        let mut controller: Box<dyn Controller> = Box::new(ReceiverEstimate::new(&setup()));
+        let mut heuristic = BobHeuristic::with_rules(RateBounds::default(), BobRules::Printed);
+        let outcome = run(&Plan::step(2_500, 600, 40), &mut *controller, Some(&mut heuristic));
+        assert!(outcome.rate(20, 40).as_mbps() > 1.2, "{outcome:?}");
+        assert!(outcome.mean_target(60, 80) < Bitrate::from_kbps(1_200), "{outcome:?}");
     }
 
     #[test]
@@ -505,16 +641,7 @@ mod tests {
         assert_eq!(heuristic.prediction(), Bitrate::from_kbps(2_000));
         // Packets of 10 kbit every 10 ms: 1 Mb/s, no queue.
         for packet in 0..200 {
-            heuristic.on_arrival(&Arrival {
-                arrived_at: Timestamp::from_millis(10 * packet + 20),
-                sent_at: Timestamp::from_millis(10 * packet),
-                size: ByteCount::new(1_250),
-                sequence: packet,
-                frame: packet as u32,
-                fragment: 0,
-                grace: Duration::ZERO,
-                congestion_experienced: false,
-            });
+            heuristic.on_arrival(&arrival(10 * packet, 10 * packet + 20, packet));
         }
         let after = heuristic.prediction();
         assert!(after > Bitrate::from_kbps(2_100) && after < Bitrate::from_kbps(2_500), "{after}");

@@ -231,6 +231,7 @@ impl Sending<'_> {
             payload: Length(size),
         };
         self.transport.send_frame(now, frame).unwrap();
+        self.pass(now, Input::Encoded(ByteCount::new(size as u64)));
         target
     }
 

@@ -17,6 +17,9 @@ use crate::PathView;
 pub enum Input<'a> {
     /// A datagram of this size, its header included, left the pacer.
     Sent(ByteCount),
+    /// A frame of this size, its parity and headers included, entered the pacer. So a controller knows the bit rate of
+    /// the encoder at once.
+    Encoded(ByteCount),
     /// Feedback for the peer's media left this end, with this many link bytes. Only a controller that knows the link
     /// needs it; the others measure its effect on their own packets.
     FeedbackSent(ByteCount),
@@ -91,6 +94,8 @@ pub struct Traits {
 impl Traits {
     /// A controller that estimates the path: every rule applies.
     pub const ESTIMATING: Self = Self { is_bounded: true, has_ceiling: true, wants_probes: true };
+    /// A published system to the letter: no rule applies.
+    pub const AS_PUBLISHED: Self = Self { is_bounded: false, has_ceiling: false, wants_probes: false };
 }
 
 /// Sender-side control: decides how many bytes the next frame may have and how fast its fragments leave.

@@ -102,7 +102,7 @@ mod tests {
     use lockstep_units::{Bitrate, ByteCount};
 
     use super::*;
-    use crate::{EstimatorKind, InFlight, PathView};
+    use crate::{BobRules, EstimatorKind, InFlight, PathView};
 
     fn mine(name: &str) -> Registration {
         Registration::new(name, "always 700 kb/s", |setup| Box::new(Fixed::new(Bitrate::from_kbps(700), setup)))
@@ -110,11 +110,12 @@ mod tests {
 
     #[test]
     fn registered_controller_is_made_by_its_factory() {
-        let registration = mine("mine").with_estimator(EstimatorKind::BobHeuristic).responding_to_marks();
+        let registration =
+            mine("mine").with_estimator(EstimatorKind::BobHeuristic(BobRules::Released)).responding_to_marks();
         let algorithm = Controllers::default().with(registration).unwrap().find("mine").unwrap();
         assert_eq!(algorithm.to_string(), "mine");
         assert!(algorithm.responds_to_marks() && !algorithm.takes_model() && !algorithm.takes_latency());
-        assert_eq!(algorithm.estimator_kind(), EstimatorKind::BobHeuristic);
+        assert_eq!(algorithm.estimator_kind(), EstimatorKind::BobHeuristic(BobRules::Released));
         let setup = ControllerSetup::new(ByteCount::new(1_200), Duration::from_millis(33));
         let controller = algorithm.controller(&setup).unwrap();
         let allowance = controller.allowance(&PathView::default(), InFlight::default());

@@ -173,7 +173,7 @@ impl Controller for Copa {
             Input::Sent(size) => self.on_sent(size),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Lost(lost) => self.on_loss(lost),
-            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 

@@ -8,7 +8,7 @@ use crate::learned::purpose::is_not_for;
 use crate::learned::shipped::Shipped;
 #[cfg(feature = "baselines")]
 use crate::learned::{bob, gemini, hrcc, mmsys24};
-use crate::{AlgorithmError, BobHeuristic, Estimator, GracePeriod, InterArrival, RateBounds};
+use crate::{AlgorithmError, BobHeuristic, BobRules, Estimator, GracePeriod, InterArrival, RateBounds};
 
 /// An estimator that a controller can ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,10 +16,10 @@ use crate::{AlgorithmError, BobHeuristic, Estimator, GracePeriod, InterArrival, 
 pub enum EstimatorKind {
     /// Salsify's inter-arrival average, with or without the grace period.
     InterArrival(GracePeriod),
-    /// BoB's heuristic.
-    BobHeuristic,
+    /// BoB's heuristic, by its released code or as printed.
+    BobHeuristic(BobRules),
     /// BoB: the heuristic and a learned estimator behind a selector.
-    Bob,
+    Bob(BobRules),
     /// HRCC: a heuristic, tuned by a model.
     Hrcc,
     /// Gemini: GCC and a learned estimator with a safety detector.
@@ -55,9 +55,9 @@ impl EstimatorKind {
         };
         Ok(match self {
             Self::InterArrival(grace_period) => Box::new(InterArrival::new(grace_period)),
-            Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
+            Self::BobHeuristic(rules) => Box::new(BobHeuristic::with_rules(bounds, rules)),
             #[cfg(feature = "baselines")]
-            Self::Bob => bob(given("bob")?, bounds)?,
+            Self::Bob(rules) => bob(given("bob")?, bounds, rules)?,
             #[cfg(feature = "baselines")]
             Self::Hrcc => hrcc(given("hrcc")?, bounds)?,
             #[cfg(feature = "baselines")]
@@ -65,7 +65,7 @@ impl EstimatorKind {
             #[cfg(feature = "baselines")]
             Self::Mmsys24 => mmsys24(given("mmsys24")?, bounds)?,
             #[cfg(not(feature = "baselines"))]
-            Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
+            Self::Bob(_) | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
                 return Err(ModelError::NotBuilt("baselines").into());
             }
         })
@@ -75,7 +75,7 @@ impl EstimatorKind {
     #[must_use]
     pub fn shipped(self) -> Option<Shipped> {
         match self {
-            Self::Bob => Some(Shipped::Bob),
+            Self::Bob(_) => Some(Shipped::Bob),
             Self::Hrcc => Some(Shipped::Hrcc),
             Self::Gemini => Some(Shipped::Gemini),
             _ => None,
@@ -89,12 +89,18 @@ impl EstimatorKind {
     /// [`ModelError::Unfit`] if the metadata names something else.
     pub fn of_model(model: &Model) -> Result<Self, ModelError> {
         match model.metadata("lockstep.controller") {
-            Some("bob") => Ok(Self::Bob),
+            Some("bob") => Ok(Self::Bob(BobRules::Released)),
             Some("hrcc") => Ok(Self::Hrcc),
             Some("gemini") => Ok(Self::Gemini),
             None | Some("mmsys24") => Ok(Self::Mmsys24),
             Some(_) => Err(is_not_for(model, "an estimator at the receiver")),
         }
+    }
+
+    /// Whether it can run a model of the estimator `other`: rules of the heuristic do not matter.
+    #[must_use]
+    pub fn runs_model_of(self, other: Self) -> bool {
+        self == other || matches!((self, other), (Self::Bob(_), Self::Bob(_)))
     }
 
     /// Its number in a hello. A number is never reused for another estimator.
@@ -103,11 +109,14 @@ impl EstimatorKind {
         match self {
             Self::InterArrival(GracePeriod::LinkIdle) => 1,
             Self::InterArrival(GracePeriod::None) => 2,
-            Self::BobHeuristic => 3,
-            Self::Bob => 4,
+            Self::BobHeuristic(BobRules::Released) => 3,
+            Self::Bob(BobRules::Released) => 4,
             Self::Hrcc => 5,
             Self::Gemini => 6,
             Self::Mmsys24 => 7,
+            Self::InterArrival(GracePeriod::Sender) => 8,
+            Self::BobHeuristic(BobRules::Printed) => 9,
+            Self::Bob(BobRules::Printed) => 10,
         }
     }
 
@@ -118,9 +127,12 @@ impl EstimatorKind {
         match number {
             0 | 1 => Some(Self::InterArrival(GracePeriod::LinkIdle)),
             2 => Some(Self::InterArrival(GracePeriod::None)),
-            3 => Some(Self::BobHeuristic),
-            4..=7 if !cfg!(feature = "baselines") => None,
-            4 => Some(Self::Bob),
+            3 => Some(Self::BobHeuristic(BobRules::Released)),
+            8 => Some(Self::InterArrival(GracePeriod::Sender)),
+            9 => Some(Self::BobHeuristic(BobRules::Printed)),
+            4..=7 | 10 if !cfg!(feature = "baselines") => None,
+            4 => Some(Self::Bob(BobRules::Released)),
+            10 => Some(Self::Bob(BobRules::Printed)),
             5 => Some(Self::Hrcc),
             6 => Some(Self::Gemini),
             7 => Some(Self::Mmsys24),
@@ -136,7 +148,7 @@ mod tests {
     #[test]
     fn estimator_numbers_round_trip_and_others_are_refused() {
         let known: Vec<EstimatorKind> = (0..=u16::MAX).filter_map(EstimatorKind::from_number).collect();
-        assert_eq!(known.len(), 8, "seven estimators, and 0 for any");
+        assert_eq!(known.len(), 11, "ten estimators, and 0 for any");
         for kind in known {
             assert_eq!(EstimatorKind::from_number(kind.number()), Some(kind));
         }

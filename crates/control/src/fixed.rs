@@ -40,7 +40,12 @@ impl Controller for Fixed {
     fn handle(&mut self, path: &PathView<'_>, input: Input<'_>) {
         match input {
             Input::Sent(size) => self.on_sent(path.now, size),
-            Input::FeedbackSent(_) | Input::Feedback(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+            Input::FeedbackSent(_)
+            | Input::Encoded(_)
+            | Input::Feedback(_)
+            | Input::Time
+            | Input::Lost(_)
+            | Input::PictureSkipped => {}
         }
     }
 

@@ -201,7 +201,9 @@ impl Controller for Coupled {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Lost(lost) => self.on_loss(path.now, lost),
-            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => self.pass(path.now, input),
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::PictureSkipped => {
+                self.pass(path.now, input)
+            }
         }
     }
 

@@ -246,7 +246,7 @@ impl Controller for Gcc {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Lost(lost) => self.on_loss(path.now, lost),
-            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 

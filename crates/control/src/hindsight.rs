@@ -210,7 +210,7 @@ impl Controller for Hindsight {
             Input::FeedbackSent(carried) => self.on_feedback_sent(path.now, carried),
             Input::PictureSkipped => self.on_picture_skipped(),
             Input::Time => self.on_time(path.now),
-            Input::Feedback(_) | Input::Lost(_) => {}
+            Input::Encoded(_) | Input::Feedback(_) | Input::Lost(_) => {}
         }
     }
 

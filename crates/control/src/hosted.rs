@@ -157,7 +157,7 @@ impl<H: ControllerHost> Controller for HostedController<H> {
                 self.bucket.on_transmit(path.now, size, state.decision.target);
                 return;
             }
-            Input::FeedbackSent(_) => return,
+            Input::FeedbackSent(_) | Input::Encoded(_) => return,
             Input::Feedback(feedback) => drop(state.with_host(failure, |host| host.on_feedback(path, feedback))),
             Input::Lost(lost) => drop(state.with_host(failure, |host| host.on_loss(path, lost))),
             Input::PictureSkipped => self.skipped += 1,

@@ -1,5 +1,5 @@
 //! Salsify's estimator: the smoothed time between two arrivals, without the sender's idle time (NSDI 2018, section
-//! 3.3).
+//! 3.2).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lockstep_units::{Timestamp, duration_from_seconds};
 use crate::Estimator;
 use crate::base_delay::BaseDelay;
 
-/// Weight of a new sample in the average (Salsify, section 3.3).
+/// Weight of a new sample in the average (Salsify, section 3.2).
 const ALPHA: f64 = 0.1;
 
 /// Inter-arrival time before the first arrival: ten fragments in the 100 ms that Salsify's sender tolerates. TCP starts
@@ -34,6 +34,9 @@ pub enum GracePeriod {
     /// only as far as the link was idle.
     #[default]
     LinkIdle,
+    /// Subtracts the pause that the sender names in the first fragment of a frame, as published. The loss of that
+    /// fragment loses the grace period.
+    Sender,
 }
 
 /// The inter-arrival average: `tau <- alpha (T_i - T_(i-1) - grace) + (1 - alpha) tau`, alpha = 0.1.
@@ -60,6 +63,13 @@ impl InterArrival {
     fn grace(&self, arrival: &Arrival, previous: &Arrival, smallest_delay: i64) -> Duration {
         match self.grace_period {
             GracePeriod::None => Duration::ZERO,
+            GracePeriod::Sender => {
+                if arrival.fragment == 0 {
+                    arrival.grace
+                } else {
+                    Duration::ZERO
+                }
+            }
             GracePeriod::LinkIdle => {
                 let earliest = i128::from(arrival.sent_at.as_nanos()) + i128::from(smallest_delay);
                 let idle = earliest - i128::from(previous.arrived_at.as_nanos());
@@ -78,7 +88,8 @@ impl Estimator for InterArrival {
             }
             let grace = self.grace(arrival, previous, smallest_delay);
             let between = arrival.arrived_at.saturating_since(previous.arrived_at);
-            let least = if grace > Duration::ZERO { IDLE_LINK_SHARE * self.average_seconds } else { 0.0 };
+            let is_bounded = self.grace_period == GracePeriod::LinkIdle && grace > Duration::ZERO;
+            let least = if is_bounded { IDLE_LINK_SHARE * self.average_seconds } else { 0.0 };
             let sample = between.saturating_sub(grace).as_secs_f64().max(least);
             self.average_seconds = ALPHA * sample + (1.0 - ALPHA) * self.average_seconds;
         }
@@ -91,5 +102,58 @@ impl Estimator for InterArrival {
 
     fn follows_arrivals_alone(&self) -> bool {
         true
+    }
+
+    fn acknowledges_each_fragment(&self) -> bool {
+        self.grace_period == GracePeriod::Sender
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_units::ByteCount;
+
+    use super::*;
+
+    /// Arrivals of frames of four fragments, 2 ms apart on a link that carries one in 5 ms. Frames start every 100 ms.
+    fn arrivals() -> Vec<Arrival> {
+        let fragment = |at: u64| {
+            let (frame, fragment) = (at / 4, at % 4);
+            let pause = if frame == 0 { 0 } else { 100 - 3 * 2 };
+            Arrival {
+                arrived_at: Timestamp::from_millis(100 * frame + 5 * fragment + 20),
+                sent_at: Timestamp::from_millis(100 * frame + 2 * fragment),
+                size: ByteCount::new(1_200),
+                sequence: at,
+                frame: frame as u32,
+                fragment: fragment as u16,
+                // Gaps of the pacer count as the sender's pauses, too.
+                grace: Duration::from_millis(if fragment == 0 { pause } else { 2 }),
+                congestion_experienced: false,
+            }
+        };
+        (0..400).map(fragment).collect()
+    }
+
+    fn average(grace_period: GracePeriod, arrivals: &[Arrival]) -> Duration {
+        let mut estimator = InterArrival::new(grace_period);
+        arrivals.iter().for_each(|arrival| estimator.on_arrival(arrival));
+        estimator.estimate(Timestamp::ZERO).inter_arrival.expect("the estimator always has an average")
+    }
+
+    #[test]
+    fn pause_of_the_sender_is_subtracted_and_pacing_is_not() {
+        let (with, without) = (average(GracePeriod::Sender, &arrivals()), average(GracePeriod::None, &arrivals()));
+        // 85 ms pass between two frames, less than the pause of 94 ms, so that sample is zero.
+        assert!((3..=4).contains(&with.as_millis()), "samples of 5, 5, 5 and 0 ms: {with:?}");
+        assert!(without.as_millis() > 20, "the pauses count: {without:?}");
+    }
+
+    #[test]
+    fn loss_of_the_first_fragment_loses_the_grace_period() {
+        let all = arrivals();
+        let lossy: Vec<Arrival> = all.iter().copied().filter(|arrival| arrival.fragment > 0).collect();
+        assert!(average(GracePeriod::Sender, &lossy) > 4 * average(GracePeriod::Sender, &all));
+        assert!(average(GracePeriod::LinkIdle, &lossy) < 2 * average(GracePeriod::LinkIdle, &all));
     }
 }

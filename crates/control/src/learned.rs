@@ -38,7 +38,7 @@ pub mod shipped;
 #[cfg(feature = "baselines")]
 pub use bob::{BobObservation, bob};
 #[cfg(feature = "baselines")]
-pub use concerto::{Concerto, ConcertoObservation};
+pub use concerto::{Concerto, ConcertoInputs, ConcertoObservation};
 #[cfg(feature = "baselines")]
 pub use gemini::{GeminiObservation, gemini};
 #[cfg(feature = "baselines")]

@@ -49,7 +49,7 @@ use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::Timestamp;
 
 pub use algorithm::{Algorithm, AlgorithmError};
-pub use bob_heuristic::{BobHeuristic, PathUse};
+pub use bob_heuristic::{BobHeuristic, BobRules, PathUse};
 pub use controller::{Allowance, Controller, InFlight, Input, Traits};
 pub use controllers::Controllers;
 pub use copa::Copa;
@@ -94,6 +94,11 @@ pub trait Estimator: Send {
     /// Whether only arrivals change the estimate. If so, it is read only when feedback leaves. An estimator that also
     /// decides by time is called after every event of its end.
     fn follows_arrivals_alone(&self) -> bool {
+        false
+    }
+    /// Whether the receiving end of a live call acknowledges each fragment, as the published receiver of this estimator
+    /// does. A simulated call sets its interval by an option.
+    fn acknowledges_each_fragment(&self) -> bool {
         false
     }
 }

@@ -263,7 +263,7 @@ impl Controller for Nada {
         match input {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
-            Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 

@@ -109,7 +109,7 @@ impl PathObserver {
             Input::Sent(size) => self.on_sound(now, size),
             Input::Feedback(feedback) => self.on_feedback(now, feedback),
             Input::Lost(lost) => self.on_loss(now, lost),
-            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 

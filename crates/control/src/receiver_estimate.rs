@@ -4,7 +4,7 @@
 //!
 //! | constant | value | source |
 //! |---|---|---|
-//! | increase | x1.05 below 2 % loss | draft-ietf-rmcat-gcc-02, section 6; BoB (IEEE TMM 2022), Algorithm 1 |
+//! | increase | x1.05 below 2 % loss | draft-ietf-rmcat-gcc-02, section 6; BoB (IEEE TMM 2022), section III-D |
 //! | decrease | x(1 - loss / 2) above 10 % loss | the same |
 //! | interval | 200 ms and 20 datagrams | BoB's decision interval; the share of fewer datagrams is not reliable (libwebrtc) |
 //! | pacing rate / target | 2.5 | libwebrtc |
@@ -113,7 +113,7 @@ impl Controller for ReceiverEstimate {
         match input {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
-            Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 

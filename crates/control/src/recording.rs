@@ -31,6 +31,8 @@ pub use kept::{Kept, KeptEvents};
 pub enum RecordedInput {
     /// [`Input::Sent`].
     Sent(ByteCount),
+    /// [`Input::Encoded`].
+    Encoded(ByteCount),
     /// [`Input::FeedbackSent`].
     FeedbackSent(ByteCount),
     /// [`Input::Feedback`].
@@ -49,6 +51,7 @@ impl RecordedInput {
     pub fn input(&self) -> Input<'_> {
         match self {
             Self::Sent(size) => Input::Sent(*size),
+            Self::Encoded(size) => Input::Encoded(*size),
             Self::FeedbackSent(carried) => Input::FeedbackSent(*carried),
             Self::Feedback(feedback) => Input::Feedback(feedback),
             Self::Lost(lost) => Input::Lost(lost),
@@ -62,6 +65,7 @@ impl From<Input<'_>> for RecordedInput {
     fn from(input: Input<'_>) -> Self {
         match input {
             Input::Sent(size) => Self::Sent(size),
+            Input::Encoded(size) => Self::Encoded(size),
             Input::FeedbackSent(carried) => Self::FeedbackSent(carried),
             Input::Feedback(feedback) => Self::Feedback(feedback.clone()),
             Input::Lost(lost) => Self::Lost(lost.to_vec()),

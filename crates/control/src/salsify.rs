@@ -72,7 +72,12 @@ impl Controller for SalsifyWindow {
     fn handle(&mut self, _path: &PathView<'_>, input: Input<'_>) {
         match input {
             Input::Feedback(feedback) => self.on_feedback(feedback),
-            Input::Sent(_) | Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+            Input::Sent(_)
+            | Input::FeedbackSent(_)
+            | Input::Encoded(_)
+            | Input::Time
+            | Input::Lost(_)
+            | Input::PictureSkipped => {}
         }
     }
 

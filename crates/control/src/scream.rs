@@ -282,7 +282,7 @@ impl Controller for Scream {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Lost(_) => self.on_loss(),
-            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 

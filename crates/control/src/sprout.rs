@@ -325,7 +325,7 @@ impl Controller for Sprout {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Feedback(feedback) => self.on_feedback(path, feedback),
             Input::Time => self.on_time(path),
-            Input::Lost(_) | Input::FeedbackSent(_) | Input::PictureSkipped => {}
+            Input::Lost(_) | Input::FeedbackSent(_) | Input::Encoded(_) | Input::PictureSkipped => {}
         }
     }
 

@@ -26,8 +26,8 @@ pub use frame_log::{FrameObserver, KeptFrames, LoggedFrame, MAX_PENDING_FRAMES};
 pub use freezes::{FrameDuration, FreezeDetector};
 pub use report::{CallReport, CodingTimes, DRAIN, Machine, OppositeResult};
 pub use scores::{
-    FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores, TotalScores,
-    VMAF_NOT_ASKED_FOR, VideoDelayFloor, qoe_d, video_delays,
+    ChoiceScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
+    StateScores, TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, qoe_d, video_delays,
 };
 pub use series::{MAX_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
 pub use session::{

@@ -42,7 +42,7 @@ impl VectorEnvironment {
     #[new]
     #[pyo3(signature = (
         count, traces, *, seed, threads, codec, model, clips, width, height, frames_per_second, step_ms, steps, random_start,
-        delay_ms, queue_packets, loss, at_sender, feedback_ms, rates_bps, observation
+        delay_ms, queue_packets, loss, at_sender, feedback_ms, rates_bps, observation, shared, cross_traffic
     ))]
     #[allow(clippy::too_many_arguments)] // Python passes keyword arguments.
     fn new(
@@ -67,6 +67,8 @@ impl VectorEnvironment {
         feedback_ms: Vec<f64>,
         rates_bps: (u64, u64, u64),
         observation: Option<&str>,
+        shared: f64,
+        cross_traffic: Vec<String>,
     ) -> PyResult<Self> {
         if !(1.0..=1_000.0).contains(&frames_per_second) {
             return Err(invalid(format!("{frames_per_second} frames a second are not between 1 and 1000")));
@@ -84,6 +86,8 @@ impl VectorEnvironment {
             place: if at_sender { AgentPlace::Sender } else { AgentPlace::Receiver },
             observation: observation.map(str::parse::<ObservationKind>).transpose().map_err(invalid)?,
             bounds: RateBounds { initial, min, max },
+            shared,
+            cross_traffic: cross_traffic.iter().map(|name| name.parse()).collect::<Result<_, _>>().map_err(invalid)?,
             ..EnvironmentSetting::new(paths.traces, clips)
         };
         // A precision of 0.001 is enough: 29.97 stands for 30000/1001.

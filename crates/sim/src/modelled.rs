@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockstep_call::{
     ConventionalEncoder, EncodeWork, FINEST_USEFUL_QUANTIZER, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd,
-    SendingEnd, Tuning, announced,
+    SalsifyEncoder, SalsifyVersions, SendingEnd, Tuning, announced,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -35,6 +35,8 @@ pub type ModelledCall = CallFlow<Modelled>;
 pub enum ModelledCodec {
     /// Functional codec: frames fit their budgets and can be coded from any state that the receiver holds.
     Functional(MenuMode),
+    /// Salsify's encoder as published.
+    Salsify(SalsifyVersions),
     /// Conventional codec: a rate control chooses one quantizer before coding and updates its target once per second.
     /// Lost fragments are sent again; a key frame follows if that fails.
     Conventional,
@@ -80,6 +82,7 @@ impl ModelledCodec {
     ) -> Box<dyn FrameEncoder<Modelled>> {
         match self {
             Self::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu, tuning)),
+            Self::Salsify(versions) => Box::new(SalsifyEncoder::new(curves, versions, interval)),
             Self::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
             Self::Padded(padding) => Box::new(Padded::new(curves, interval, padding)),
             Self::FullThrottle(filling) => Box::new(FullThrottle::new(interval, filling)),
@@ -91,7 +94,7 @@ impl ModelledCodec {
     pub fn finest_quantizer(self) -> u8 {
         match self {
             Self::Functional(_) => FINEST_USEFUL_QUANTIZER,
-            Self::Conventional | Self::Padded(_) | Self::FullThrottle(_) => 0,
+            Self::Salsify(_) | Self::Conventional | Self::Padded(_) | Self::FullThrottle(_) => 0,
         }
     }
 
@@ -100,6 +103,7 @@ impl ModelledCodec {
     pub fn first_work(self) -> EncodeWork {
         match self {
             Self::Functional(menu) => menu.first_work(),
+            Self::Salsify(versions) => versions.first_work(),
             Self::Conventional | Self::Padded(_) | Self::FullThrottle(_) => EncodeWork::OneFrame,
         }
     }

@@ -185,6 +185,11 @@ impl<P: Payload> Receiver<P> {
         self.acknowledging.is_due(now)
     }
 
+    /// Acknowledges each fragment from now on, as [`EveryFragment`](crate::FeedbackInterval::EveryFragment) does.
+    pub fn acknowledge_each_fragment(&mut self) {
+        self.acknowledging.acknowledge_each_fragment();
+    }
+
     /// Sets the estimate for the following acknowledgements.
     pub fn set_estimate(&mut self, estimate: Estimate) {
         self.acknowledging.set_estimate(estimate);

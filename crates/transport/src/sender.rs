@@ -561,6 +561,12 @@ impl<P: Payload> Sender<P> {
         self.states.retained()
     }
 
+    /// Number of frames whose states the receiver held at its newest acknowledgement.
+    #[must_use]
+    pub fn receiver_states(&self) -> usize {
+        self.states.receiver_states()
+    }
+
     /// Counters.
     #[must_use]
     pub fn statistics(&self) -> SenderStatistics {

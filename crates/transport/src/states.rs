@@ -139,6 +139,11 @@ impl SentStates {
         self.retained
     }
 
+    /// Number of frames whose states the receiver held at its newest acknowledgement.
+    pub(crate) fn receiver_states(&self) -> usize {
+        self.catalogue.len()
+    }
+
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }

@@ -82,6 +82,19 @@ impl State {
         self.0.references.as_ref().map(|_| (usize::from(self.0.size.width), usize::from(self.0.size.height)))
     }
 
+    /// Memory of the state by itself, in bytes: its reference frames, each one once, and its tables.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let mut frames: Vec<&Frame> = Vec::new();
+        for frame in self.0.references.iter().flat_map(References::all) {
+            if !frames.iter().any(|known| known.is(frame)) {
+                frames.push(frame);
+            }
+        }
+        let samples: usize = frames.iter().map(|frame| frame.layout().length()).sum();
+        samples + self.0.segment_map.len() + Probabilities::LENGTH
+    }
+
     /// Codes of the horizontal and vertical upscaling for display: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2 (RFC 6386,
     /// section 9.1). Decoding ignores them.
     #[must_use]

@@ -78,6 +78,8 @@ class _Calls:
         delay_ms: tuple[float, float] = (10.0, 60.0),
         queue_packets: tuple[int, int] = (20, 256),
         loss: tuple[float, float] = (0.0, 0.0),
+        shared: float = 0.0,
+        cross_traffic: _Text | Sequence[_Text] = ("tcp", "gcc"),
         initial_bps: float = 300_000,
         bounds_bps: tuple[float, float] = (10_000, 8_000_000),
         feedback_ms: float | Sequence[float] | None = None,
@@ -123,6 +125,8 @@ class _Calls:
             feedback_ms=numbers(feedback_ms, "feedback_ms"),
             rates_bps=(first_bps, *self.bounds_bps),
             observation=self.observation.kind if isinstance(self.observation, CallObservation) else None,
+            shared=shared,
+            cross_traffic=_list(cross_traffic),
         )
 
     def _features(self, values: Values) -> Features:
@@ -177,6 +181,9 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
         following values.
     :param queue_packets: Minimum and maximum number of packets that the bottleneck queue holds.
     :param loss: Minimum and maximum share of packets lost at random.
+    :param shared: Share of episodes with cross traffic in a part of the episode. ``info["features"]`` then has half of
+        the capacity as ``next_capacity_bps``, the agent's fair share.
+    :param cross_traffic: Kinds of cross traffic: ``"tcp"``, or names of controllers whose call shares the link.
     :param initial_bps: Rate before the first action, bit/s.
     :param bounds_bps: Minimum and maximum rate, bit/s; other rates are clipped.
     :param feedback_ms: Minimum time between two acknowledgements, milliseconds; 0 sends one after each packet, None

@@ -165,6 +165,6 @@ class ConcertoObservation(CallObservation):
     ``lab: 2026-11-learning``.
     """
 
-    def __init__(self) -> None:
-        """Three seconds of history."""
-        super().__init__("concerto", (4, 3, 15, 4), 0.0, 2.0)
+    def __init__(self, *, encoded: bool = False) -> None:
+        """Three seconds of history; with ``encoded``, the encoder's bit rate replaces the sending rate."""
+        super().__init__("concerto-encoded" if encoded else "concerto", (4, 3, 15, 4), 0.0, 2.0)

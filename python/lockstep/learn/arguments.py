@@ -10,7 +10,8 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ LADDERS = ("logarithmic", "paper")
 """Names of Concerto's rate ladders."""
 INPUTS = ("both", "transport")
 """Names of the sets of signals in Concerto's observation."""
+NETWORKS = ("2d", "1d", "dense")
+"""Names of Concerto's network and of the two that its paper rejected."""
 
 
 # --- Numbers --------------------------------------------------------------------------------------------------------
@@ -87,12 +90,24 @@ SECONDS = real(1.0, 3_600.0)
 # --- Arguments of algorithms ----------------------------------------------------------------------------------------
 
 
-def parser(algorithm: str) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A parser whose ``--as-published`` changes the defaults of other arguments."""
+
+    published: Mapping[str, Any] = {}
+    """The paper's settings. Given arguments override them."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As the base class, with the paper's settings as defaults if asked for."""
+        given = sys.argv[1:] if args is None else list(args)
+        if "--as-published" in given:
+            self.set_defaults(**self.published)
+        return super().parse_known_args(given, namespace)
+
+
+def parser(algorithm: str) -> Parser:
     """The arguments of an algorithm."""
     # Without `allow_abbrev=False`, `--trace` would mean `--traces`.
-    made = argparse.ArgumentParser(
-        prog=f"lockstep train {algorithm}", description=ALGORITHMS[algorithm], allow_abbrev=False
-    )
+    made = Parser(prog=f"lockstep train {algorithm}", description=ALGORITHMS[algorithm], allow_abbrev=False)
     _of_every_algorithm(made)
     _OWN[algorithm](made)
     made.add_argument("--stop-after", type=whole(1), default=None, help=argparse.SUPPRESS)
@@ -149,6 +164,17 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
     of_a_search(made.add_argument_group("a search", "Several trainings, one for each seed and setting."))
 
 
+def _as_published(made: Parser, **published: Any) -> None:
+    """Adds ``--as-published`` with the settings of the paper."""
+    made.published = published
+    settings = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in published.items())
+    made.add_argument(
+        "--as-published",
+        action="store_true",
+        help=f"net, decisions and settings as the paper prints them; defaults change to: {settings}",
+    )
+
+
 def of_a_search(made: Any) -> None:
     """Arguments of a search that its trainings do not have; `made` is a parser or a group of one."""
     made.add_argument("--seeds", type=seeds, metavar="LIST", help="train once for each seed: 1-5, or 1,4,7")
@@ -168,6 +194,20 @@ def of_a_search(made: Any) -> None:
         metavar="ADDRESS",
         help="train on a Ray cluster: ray://HOST:PORT, or ray://local for one on this machine; its machines require "
         "this package with PyTorch, and the same traces under the same paths",
+    )
+
+
+def _cross_traffic(made: argparse.ArgumentParser) -> None:
+    """Arguments for calls that share their link."""
+    made.add_argument(
+        "--shared", type=SHARE, default=0.0, help="share of the calls with cross traffic for a time (%(default)s)"
+    )
+    made.add_argument(
+        "--cross-traffic",
+        nargs="+",
+        default=["tcp", "gcc"],
+        metavar="KIND",
+        help="kinds of cross traffic: tcp, or the controller of another call (tcp gcc)",
     )
 
 
@@ -209,9 +249,10 @@ def _ppo(made: argparse.ArgumentParser, *, updates: int, clip: float, epochs: in
         help="input of the critic: the observation, or also values that only the simulator knows (%(default)s)",
     )
     made.add_argument("--round", type=whole(1), default=10, help="updates between checkpoints (%(default)s)")
+    _cross_traffic(made)
 
 
-def _bob(made: argparse.ArgumentParser) -> None:
+def _bob(made: Parser) -> None:
     _ppo(made, updates=150, clip=0.2, epochs=4)
     # The settings of the shipped model: `lockstep train bob --seed 1 --threads 1 --traces ../shared/traces/norway-3g`.
     # Their effects and the paper's settings: lab: 2026-11-learning ("BoB, HRCC and Gemini: at the receiver").
@@ -242,6 +283,30 @@ def _bob(made: argparse.ArgumentParser) -> None:
         default="rule",
         help="policy that the net clones at first: the heuristic, or a rule that climbs faster (%(default)s)",
     )
+    made.add_argument(
+        "--episodes",
+        type=whole(1),
+        default=None,
+        help="calls to learn from, instead of --updates; an update follows --windows decisions",
+    )
+    # Section III. The paper prints no minibatches and no lambda: all samples, and plain discounted returns.
+    _as_published(
+        made,
+        episodes=2_000,
+        call_seconds=60.0,
+        windows=4_000,
+        calls=40,
+        epochs=20,
+        minibatches=1,
+        learning_rate=3e-5,
+        last_rate=1.0,
+        gae_lambda=1.0,
+        dropout=0.5,
+        clone=0,
+        critic_first=0,
+        divergence=math.inf,
+        critic="seen",
+    )
     # Two positive numbers are never further apart than twice their mean.
     made.add_argument(
         "--threshold",
@@ -267,9 +332,10 @@ def _decisions_on_a_ladder(made: argparse.ArgumentParser) -> None:
         "--interval-ms", type=whole(10, 2_000), default=200, help="time between two decisions (%(default)s)"
     )
     made.add_argument("--ladder", choices=LADDERS, default="logarithmic", help="ladder of rates (%(default)s)")
+    _cross_traffic(made)
 
 
-def _concerto(made: argparse.ArgumentParser) -> None:
+def _concerto(made: Parser) -> None:
     _decisions_on_a_ladder(made)
     made.add_argument(
         "--expert",
@@ -278,6 +344,12 @@ def _concerto(made: argparse.ArgumentParser) -> None:
         help="kind of expert (%(default)s)",
     )
     made.add_argument("--loss", choices=("cross-entropy", "weighted", "overshoot"), default="overshoot")
+    made.add_argument(
+        "--network",
+        choices=NETWORKS,
+        default="2d",
+        help="layers: 2-D convolutions, or those that the paper rejected: 1-D convolutions, dense layers (%(default)s)",
+    )
     made.add_argument("--inputs", choices=INPUTS, default="both", help="signals in the observation (%(default)s)")
     made.add_argument("--overshoot", type=real(0.0), default=8.0, help="C of the loss (%(default)s)")
     made.add_argument("--smoothness", type=real(0.0), default=0.5, help="lambda of the smoothness term (%(default)s)")
@@ -286,9 +358,12 @@ def _concerto(made: argparse.ArgumentParser) -> None:
     made.add_argument("--epochs", type=whole(1), default=5, help="epochs in a loop (%(default)s)")
     made.add_argument("--batch", type=whole(1), default=32, help="decisions in a batch (%(default)s)")
     made.add_argument("--call-seconds", type=SECONDS, default=20.0, help="length of a call, seconds (%(default)s)")
+    # Sections 3.2 to 5.1; the other defaults are the paper's already. Its 20 epochs are those of all loops together.
+    # Calls of 20 s have 20 decisions at its interval, so longer ones give as many samples as here.
+    _as_published(made, interval_ms=1_000, ladder="paper", expert="drains", call_seconds=100.0)
 
 
-def _rlv(made: argparse.ArgumentParser) -> None:
+def _rlv(made: Parser) -> None:
     _decisions_on_a_ladder(made)
     made.add_argument("--clone-loops", type=whole(0), default=3, help="loops of cloning a heuristic rule (%(default)s)")
     made.add_argument("--clone-epochs", type=whole(0), default=2, help="epochs in such a loop (%(default)s)")
@@ -311,6 +386,9 @@ def _rlv(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--entropy", type=real(0.0), default=0.003, help="weight of the entropy (%(default)s)")
     made.add_argument("--batch", type=whole(1), default=32, help="decisions in a batch of cloning (%(default)s)")
+    # Interval and ladder are Concerto's. Pensieve (SIGCOMM 2017) begins untrained, with this discount and rate.
+    published = {"interval_ms": 1_000, "ladder": "paper", "call_seconds": 100.0, "clone_loops": 0, "critic_first": 0}
+    _as_published(made, **published, discount=0.99, learning_rate=1e-4)
 
 
 def _lockstep_own(made: argparse.ArgumentParser) -> None:
@@ -380,7 +458,7 @@ def _lockstep_own(made: argparse.ArgumentParser) -> None:
     )
 
 
-_OWN: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+_OWN: dict[str, Callable[[Any], None]] = {
     "bob": _bob,
     "concerto": _concerto,
     "gemini": _gemini,

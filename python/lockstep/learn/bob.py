@@ -8,6 +8,9 @@ differs from the heuristic's by 30 % of their mean or more, the selector uses th
 Training begins with a clone of a rule that climbs faster than the heuristic. An untrained policy is rarely within the
 30 %, so the selector would use none of its actions. A clone of the heuristic stays as slow as the heuristic.
 
+``--as-published`` trains BoB as the paper prints it, from scratch (:class:`PublishedBob`). The actions are four ranges
+of 0.01 to 8 Mb/s. The heuristic is that of the paper's text. Net and numbers are the paper's, too.
+
 The sections are the net, the selector, the initial policy and the run. :mod:`lockstep.learn.ppo` contains PPO and the
 calls. Differences between paper, published code and this module: ``lab: 2026-11-learning``.
 """
@@ -30,6 +33,10 @@ ESTIMATES = 8
 RANGES = 4
 WIDTHS = (514, 320, 64)
 """Widths of the dense layers."""
+PUBLISHED_RANGES_BPS = (10_000, 2_000_000, 4_000_000, 6_000_000, 8_000_000)
+"""Ends of the paper's four ranges of actions, bit/s."""
+PUBLISHED_FILTERS, PUBLISHED_KERNEL, PUBLISHED_SLOPE = 64, 3, 0.5
+"""Filters and kernel of the paper's convolution, printed as 3x3, and slope of its rectifiers."""
 
 
 # --- The net --------------------------------------------------------------------------------------------------------
@@ -71,14 +78,37 @@ class Body(nn.Module):
         return out
 
 
+class PublishedBody(nn.Module):
+    """The paper's net up to its last layer: a convolution over the estimates, dense layers over the other numbers.
+
+    The dense layers come before the concatenation, so the estimates bypass them.
+    """
+
+    def __init__(self, dropout: float) -> None:
+        """An untrained body."""
+        super().__init__()
+        self.memory = nn.Conv1d(1, PUBLISHED_FILTERS, PUBLISHED_KERNEL)
+        layers: list[nn.Module] = []
+        for given, width in zip((SEEN - ESTIMATES, *WIDTHS), WIDTHS, strict=False):
+            layers += [nn.Linear(given, width), nn.LeakyReLU(PUBLISHED_SLOPE), nn.Dropout(dropout)]
+        self.dense = nn.Sequential(*layers)
+        self.width = WIDTHS[-1] + PUBLISHED_FILTERS * (ESTIMATES - PUBLISHED_KERNEL + 1)
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        """States ``(calls, 11)`` -> ``(calls, width)``."""
+        estimates = self.memory(seen[:, SEEN - ESTIMATES :].unsqueeze(1))
+        remembered = nn.functional.leaky_relu(estimates, PUBLISHED_SLOPE).flatten(1)
+        return torch.cat([self.dense(seen[:, : SEEN - ESTIMATES]), remembered], -1)
+
+
 class Actor(nn.Module):
     """Exported net: a probability for each of the four ranges, the slowest first."""
 
-    def __init__(self, history: str, dropout: float) -> None:
-        """An untrained actor."""
+    def __init__(self, body: nn.Module, width: int) -> None:
+        """An untrained actor with ``width`` outputs of ``body``."""
         super().__init__()
-        self.body = Body(history, dropout)
-        self.ranges = nn.Linear(WIDTHS[-1], RANGES)
+        self.body = body
+        self.ranges = nn.Linear(width, RANGES)
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
         """Probabilities, ``(calls, 4)``."""
@@ -142,7 +172,9 @@ def careful(seen: Seen, threshold: float) -> NDArray[np.float64]:
 class Bob:
     """BoB as a learner for PPO."""
 
-    name = "bob"
+    name = observation = "bob"
+    is_categorical = False
+    critic_rate = 10.0
     shape: tuple[int, ...] = (SEEN,)
     reward = "bob"
     every = 1
@@ -152,7 +184,7 @@ class Bob:
     def __init__(self, options: argparse.Namespace) -> None:
         """Untrained nets."""
         self.threshold = options.threshold
-        self.actor: nn.Module = Place(Actor(options.history, options.dropout))
+        self.actor: nn.Module = Place(Actor(Body(options.history, options.dropout), WIDTHS[-1]))
         self.critic: nn.Module = nn.Sequential(Body(options.history, 0.0), nn.Linear(WIDTHS[-1], 1))
 
     def heuristic(self, seen: Seen) -> NDArray[np.float64]:
@@ -167,9 +199,38 @@ class Bob:
         """All decisions: the net also learns from estimates that the selector rejects."""
         return np.ones(len(seen), np.bool_)
 
-    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+    def excess(self, seen: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Distance beyond nine tenths of the selector's range: no sampled action there would be used."""
-        return ((middle - seen[:, -1]).abs() - 0.9 * reach(self.threshold)).clamp(min=0.0)
+        return ((output - seen[:, -1]).abs() - 0.9 * reach(self.threshold)).clamp(min=0.0)
+
+
+class PublishedBob(Bob):
+    """BoB as the paper prints it: the action is one of four ranges, and the estimate is the centre of the range.
+
+    The paper prints no initial policy, so the net begins untrained. It prints one learning rate, so the critic has it,
+    too.
+    """
+
+    observation = "bob-printed"
+    is_categorical = True
+    critic_rate = 1.0
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Untrained nets."""
+        super().__init__(options)
+        body, judge = PublishedBody(options.dropout), PublishedBody(0.0)
+        self.actor = Actor(body, body.width)
+        self.critic = nn.Sequential(judge, nn.Linear(judge.width, 1))
+
+    def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The centres of the chosen ranges where the selector accepts them."""
+        ends = np.array(PUBLISHED_RANGES_BPS, np.float64)
+        centres = (ends[:-1] + ends[1:]) / 2.0
+        return select(centres[action.astype(np.intp)], self.heuristic(seen), self.threshold)
+
+    def excess(self, seen: torch.Tensor, output: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Zero: every range is an action."""
+        return torch.zeros_like(output)
 
 
 # --- The run --------------------------------------------------------------------------------------------------------
@@ -182,20 +243,29 @@ def main(arguments: list[str] | None = None) -> int:
 
 def train_in(run: Run, options: argparse.Namespace) -> int:
     """Trains in the folder of a run; returns the exit status."""
-    learner = Bob(options)
+    if options.episodes is not None:
+        options.updates = ppo.updates_of(options)
+    learner = PublishedBob(options) if options.as_published else Bob(options)
 
     def begin(seen: Seen) -> NDArray[np.floating[Any]]:
         return careful(seen, options.threshold) if options.begin == "rule" else seen[:, -1]
 
-    if not ppo.train(run, options, learner, target=begin):
+    if not ppo.train(run, options, learner, target=begin if options.clone else None):
         return 0
-    actor = learner.actor.probabilities
+    actor = learner.actor if options.as_published else learner.actor.probabilities
     assert isinstance(actor, Actor)  # noqa: S101
+    metadata = {"lockstep.selector_threshold": str(options.threshold)}
+    says = (
+        "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the estimate"
+    )
+    if options.as_published:
+        ranges = ",".join(str(end) for end in PUBLISHED_RANGES_BPS)
+        metadata |= {"lockstep.ranges_bps": ranges, "lockstep.heuristic": "printed"}
+        says = "a probability for each of the paper's four ranges; the centre of the likeliest is the estimate"
     card = {
         "state": "receive rate, queueing delay (s, 1 at most), loss (share), eight estimates: seven used, oldest "
         "first, and the heuristic's newest; rates logarithmic, 0: 10 kb/s, 1: 8 Mb/s",
-        "says": "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the "
-        "estimate",
+        "says": says,
     }
     path = ppo.finish(
         run,
@@ -204,7 +274,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         model=actor,
         shape=(SEEN,),
         names=("seen", "probabilities"),
-        metadata={"lockstep.selector_threshold": str(options.threshold)},
+        metadata=metadata,
         card=card,
     )
     print(path)

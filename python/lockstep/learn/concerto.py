@@ -31,6 +31,19 @@ Different from the paper, with the reason:
 - SMILe ends with a mixture of all nets. Here one net continues to learn from the samples of all loops.
 - The interval between decisions is ``--interval-ms`` (the paper: one second). The ladder is logarithmic from 50 kb/s
   to 8 Mb/s (``--ladder paper``: 0 to 2.5 Mb/s in steps of 0.1).
+- The third array is the sending rate of acknowledged packets. The paper has the codec's own bit rate.
+- The transport sends bursts at up to 2.5 times the rate. The paper's transport sends at the rate.
+
+``--as-published`` is without these differences:
+
+- strides of 1; the largest score; the rates of the paper's ladder; a second between decisions
+- the expert ``drains``; phi of equation 7 (:func:`printed_smoothness`)
+- the codec's bit rate; pacing at the rate
+- a slope of 0.5 in the dense layer, and L2 regularisation
+
+One difference remains. The gradient of the smoothness term needs the mean place, because the largest score has none.
+
+``--network`` has the networks that the paper rejected: a 1-D convolution, and fully connected layers.
 """
 
 import argparse
@@ -46,6 +59,7 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
+from lockstep.gym.observations import ConcertoObservation
 from lockstep.learn.devices import device_of
 from lockstep.learn.training import FEEDBACK_MS, Run, train
 
@@ -60,6 +74,10 @@ INITIAL_BPS = 300_000
 """Sending rate before the first decision, bit/s."""
 WINDOW = 4
 """Consecutive decisions of one call in a batch: the current one and three for the smoothness term."""
+L2 = 1e-4
+"""Weight of the L2 regularisation as published. The paper prints none; this is a usual one."""
+PUBLISHED_SLOPE = 0.5
+"""Slope of the dense layer's rectifier in the paper."""
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
 
 
@@ -70,26 +88,48 @@ INPUTS = {"both": (True, True, True, True), "transport": (True, True, False, Fal
 class ConcertoNet(nn.Module):
     """State -> a score for each rate."""
 
-    def __init__(self, rates: int, inputs: str = "both") -> None:
+    def __init__(self, rates: int, inputs: str = "both", network: str = "2d", *, as_published: bool = False) -> None:
         """An untrained net for a ladder of ``rates``."""
         super().__init__()
         signals, seconds, reports, groups = SHAPE
-        # Four groups of filters, one for each array: the four convolutions as one operator.
-        self.arrays = nn.Conv2d(signals * seconds, signals * 64, 3, padding=1, groups=signals)
-        self.fusion = nn.Conv2d(signals * 64, 128, 3, stride=(3, 2), padding=1)
-        self.dense = nn.Linear(128 * ((reports + 2) // 3) * ((groups + 1) // 2), 256)
+        self.network = network
+        self.slope = PUBLISHED_SLOPE if as_published else 0.01
+        strides = (1, 1) if as_published else (3, 2)
+        left = -(-reports // strides[0])
+        # Four groups of filters, one for each array: the four layers as one operator.
+        if network == "2d":
+            self.arrays: nn.Module = nn.Conv2d(signals * seconds, signals * 64, 3, padding=1, groups=signals)
+            self.fusion: nn.Module = nn.Conv2d(signals * 64, 128, 3, stride=strides, padding=1)
+            width = 128 * left * -(-groups // strides[1])
+        elif network == "1d":
+            self.arrays = nn.Conv1d(signals * seconds * groups, signals * 64, 3, padding=1, groups=signals)
+            self.fusion = nn.Conv1d(signals * 64, 128, 3, stride=strides[0], padding=1)
+            width = 128 * left
+        else:
+            self.arrays = nn.Conv1d(signals * seconds * reports * groups, signals * 64, 1, groups=signals)
+            self.fusion = nn.Conv1d(signals * 64, 128, 1)
+            width = 128
+        self.dense = nn.Linear(width, 256)
         self.scores = nn.Linear(256, rates)
         # Hidden signals have zero weights that never learn, so that the model has the same shape with any inputs.
-        seen = torch.tensor(INPUTS[inputs], dtype=self.arrays.weight.dtype).repeat_interleave(64)
+        weight = self.arrays.weight
+        seen = torch.tensor(INPUTS[inputs], dtype=weight.dtype).repeat_interleave(64)
+        seen = seen.view(-1, *[1] * (weight.dim() - 1))
         with torch.no_grad():
-            self.arrays.weight *= seen[:, None, None, None]
-        self.arrays.weight.register_hook(lambda gradient: gradient * seen.to(gradient.device)[:, None, None, None])
+            weight *= seen
+        weight.register_hook(lambda gradient: gradient * seen.to(gradient.device))
 
     def features(self, state: torch.Tensor) -> torch.Tensor:
         """Output of the dense layer: states ``(calls, 4, 3, 15, 4)`` -> ``(calls, 256)``."""
-        hidden = functional.leaky_relu(self.arrays(state.flatten(1, 2)))
+        if self.network == "2d":
+            given = state.flatten(1, 2)
+        elif self.network == "1d":
+            given = state.transpose(3, 4).flatten(1, 3)
+        else:
+            given = state.flatten(1).unsqueeze(-1)
+        hidden = functional.leaky_relu(self.arrays(given))
         hidden = functional.leaky_relu(self.fusion(hidden))
-        return functional.leaky_relu(self.dense(hidden.flatten(1)))
+        return functional.leaky_relu(self.dense(hidden.flatten(1)), self.slope)
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
         """Scores before the softmax, ``(calls, rates)``."""
@@ -116,14 +156,35 @@ def expected_place(scores: torch.Tensor) -> torch.Tensor:
     return (functional.softmax(scores, -1) * places).sum(-1)
 
 
-def imitation_loss(
-    scores: torch.Tensor, expert: torch.Tensor, kind: str, overshoot: float, smoothness: float
+def printed_smoothness(expected: torch.Tensor) -> torch.Tensor:
+    """Mean of |pi - phi|, phi the sum of 2^-k pi(n - k) over the decisions before (equations 6 and 7).
+
+    ``expected`` has shape ``(calls, WINDOW)``; only its last decision has all that precede it. The weights sum to less
+    than one, as printed, so that a constant rate is not free.
+    """
+    before = expected[:, :-1].flip(1).detach()
+    halves = 0.5 ** torch.arange(1, WINDOW, dtype=expected.dtype, device=expected.device)
+    return (expected[:, -1] - (before * halves).sum(-1)).abs().mean()
+
+
+def imitation_loss(  # noqa: PLR0913
+    scores: torch.Tensor,
+    expert: torch.Tensor,
+    kind: str,
+    overshoot: float,
+    smoothness: float,
+    *,
+    as_published: bool = False,
 ) -> torch.Tensor:
-    """The loss of batches of ``(calls, WINDOW)`` decisions with scores ``(calls, WINDOW, rates)``."""
+    """The loss of batches of ``(calls, WINDOW)`` decisions with scores ``(calls, WINDOW, rates)``.
+
+    The paper's losses: l1 is ``cross-entropy``, l2 ``weighted`` (C = 0), l3 ``overshoot`` with C = 100, l4 with C = 8.
+    """
     expected = expected_place(scores)
     wanted = expert.to(scores.dtype)
+    place = scores.argmax(-1).to(scores.dtype) if as_published else expected
     entropy = functional.cross_entropy(scores.flatten(0, 1), expert.flatten(), reduction="none").view_as(expected)
-    error = (expected - wanted).detach()
+    error = (place - wanted).detach()
     if kind == "cross-entropy":
         weight = torch.ones_like(error)
     else:
@@ -132,6 +193,8 @@ def imitation_loss(
             # More than half a place above the expert's choice rounds to the next rate.
             weight = weight + overshoot * (error > 0.5)
     loss = (weight * entropy).mean()
+    if as_published:
+        return loss + smoothness * printed_smoothness(expected)
     for back in range(1, WINDOW):
         moved = (expert[:, back:] - expert[:, :-back]).abs().to(scores.dtype)
         phi = torch.exp(-moved) / (WINDOW - 1)
@@ -166,7 +229,7 @@ def environments(options: argparse.Namespace, traces: list[str], steps: int) -> 
     return [
         CallVectorEnv(
             CALLS,
-            observation="concerto",
+            observation=ConcertoObservation(encoded=options.as_published),
             action=LADDERS[options.ladder](),
             reward="concerto",
             place="sender",
@@ -174,6 +237,8 @@ def environments(options: argparse.Namespace, traces: list[str], steps: int) -> 
             step_ms=options.interval_ms,
             episode_steps=steps + 1,
             feedback_ms=FEEDBACK_MS,
+            shared=options.shared,
+            cross_traffic=options.cross_traffic,
             loss=(0.0, 0.02),
             codec=codec,
             size=(640, 360),
@@ -194,8 +259,15 @@ def expert_of(options: argparse.Namespace) -> Expert:
     return lambda features, present: expert_choice(features, present, ladder, interval, options.expert)
 
 
+def chosen(scores: torch.Tensor, *, as_published: bool) -> NDArray[np.int64]:
+    """The places on the ladder that the net decides on: the mean one, or that of the largest score as published."""
+    places = scores.argmax(-1) if as_published else expected_place(scores).round().long()
+    decided: NDArray[np.int64] = places.cpu().numpy()
+    return decided
+
+
 def collect(  # noqa: PLR0913, PLR0917
-    options: argparse.Namespace, traces: list[str], net: ConcertoNet, expert_share: float, seed: int, choose: Expert
+    options: argparse.Namespace, traces: list[str], net: nn.Module, expert_share: float, seed: int, choose: Expert
 ) -> tuple[Samples, dict[str, float]]:
     """Calls in which the expert ``choose`` acts with probability ``expert_share``, and the net otherwise."""
     steps = round(options.call_seconds * 1e3 / options.interval_ms)
@@ -213,7 +285,7 @@ def collect(  # noqa: PLR0913, PLR0917
             states[step] = state
             expert[step] = choose(info["features"], present)
             with torch.no_grad():
-                choice = expected_place(net(torch.from_numpy(state).to(device))).round().long().cpu().numpy()
+                choice = chosen(net(torch.from_numpy(state).to(device)), as_published=options.as_published)
             present = action = np.where(draw.random(CALLS) < expert_share, expert[step], choice)
             state, reward, _, _, info = env.step(action)
             features = info["features"]
@@ -243,7 +315,7 @@ def check_batch(options: argparse.Namespace) -> None:
 
 
 def train_epoch(
-    options: argparse.Namespace, net: ConcertoNet, optimiser: torch.optim.Optimizer, data: list[Samples], show: Any
+    options: argparse.Namespace, net: nn.Module, optimiser: torch.optim.Optimizer, data: list[Samples], show: Any
 ) -> float:
     """One pass over all samples, in batches of runs of ``WINDOW`` decisions; returns the mean loss."""
     runs = [
@@ -264,7 +336,8 @@ def train_epoch(
         flat = torch.from_numpy(states.astype(np.float32)).flatten(0, 1).to(device)
         wanted = torch.from_numpy(expert).to(device)
         scores = net(flat).view(size, WINDOW, -1)
-        loss = imitation_loss(scores, wanted, options.loss, options.overshoot, options.smoothness)
+        kind, cost, smooth = options.loss, options.overshoot, options.smoothness
+        loss = imitation_loss(scores, wanted, kind, cost, smooth, as_published=options.as_published)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -272,6 +345,26 @@ def train_epoch(
         if count % 50 == 0:
             show(first / len(order), total / count)
     return total / max(count, 1)
+
+
+def decision_metadata(options: argparse.Namespace, ladder: NDArray[np.float64], decision: str) -> dict[str, str]:
+    """What the controller must know: ladder, interval and decision; also inputs and pacing as published."""
+    metadata = {
+        "lockstep.ladder_bps": ",".join(str(round(rate)) for rate in ladder),
+        "lockstep.interval_ms": str(options.interval_ms),
+        "lockstep.decision": "best" if options.as_published else decision,
+        "lockstep.seed": str(options.seed),
+    }
+    return metadata | ({"lockstep.inputs": "encoded", "lockstep.pacing": "1"} if options.as_published else {})
+
+
+def state_of(options: argparse.Namespace) -> str:
+    """The state in words, for cards."""
+    sending = "bit rate of the encoder over a second" if options.as_published else "sending rate"
+    return (
+        f"loss (share), queueing delay (s), {sending} and receive throughput (0: 10 kb/s, 1: 8 Mb/s, "
+        "logarithmic); seconds, oldest first; 15 reports per second; 4 groups of packets per report"
+    )
 
 
 def stands_for(ladder: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -288,17 +381,14 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
     few = argparse.Namespace(**{**vars(options), "call_seconds": 4.0})
     samples, _ = collect(few, test, net, 0.0, 99, expert_of(options))
     examples = torch.from_numpy(samples.states[:: CALLS // 2, -1].astype(np.float32))
-    ladder = stands_for(LADDERS[options.ladder]().rates_bps)
-    metadata = {
-        "lockstep.ladder_bps": ",".join(str(round(rate)) for rate in ladder),
-        "lockstep.interval_ms": str(options.interval_ms),
-        "lockstep.decision": "between",
-        "lockstep.seed": str(options.seed),
-    }
+    ladder = LADDERS[options.ladder]().rates_bps
+    if not options.as_published:
+        ladder = stands_for(ladder)
+    metadata = decision_metadata(options, ladder, "between")
+    where = "the largest" if options.as_published else "at the mean place"
     card = {
-        "state": "loss (share), queueing delay (s), sending rate and receive throughput (0: 10 kb/s, 1: 8 Mb/s, "
-        "logarithmic); seconds, oldest first; 15 reports per second; 4 groups of packets per report",
-        "says": "the probability that each rate of the ladder is the expert's; the decision is at the mean place",
+        "state": state_of(options),
+        "says": f"the probability that each rate of the ladder is the expert's; the decision is {where}",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
         "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
@@ -322,8 +412,9 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     """Trains in the folder of a run; returns the exit status."""
     check_batch(options)
     training, test = run.traces()
-    net = ConcertoNet(len(LADDERS[options.ladder]().rates_bps), options.inputs).to(run.device)
-    optimiser = torch.optim.Adam(net.parameters(), 1e-3)
+    rates = len(LADDERS[options.ladder]().rates_bps)
+    net = ConcertoNet(rates, options.inputs, options.network, as_published=options.as_published).to(run.device)
+    optimiser = torch.optim.Adam(net.parameters(), 1e-3, weight_decay=L2 if options.as_published else 0.0)
     begin = {"loop": 0, "epoch": 0, "collected": 0}
     state = run.load()
     if state is not None:

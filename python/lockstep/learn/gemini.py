@@ -41,7 +41,9 @@ class Net(nn.Module):
 class Gemini:
     """Gemini as a learner for PPO."""
 
-    name = "gemini"
+    name = observation = "gemini"
+    is_categorical = False
+    critic_rate = 10.0
     shape: tuple[int, ...] = (SEEN,)
     reward = "bob"
     every = 1
@@ -64,9 +66,9 @@ class Gemini:
         """The net's rates on a safe path, GCC's otherwise."""
         return np.where(self.counts(seen), linear(action), self.heuristic(seen))
 
-    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+    def excess(self, seen: torch.Tensor, output: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
         """Zero: every output may be used."""
-        return torch.zeros_like(middle)
+        return torch.zeros_like(output)
 
 
 def main(arguments: list[str] | None = None) -> int:

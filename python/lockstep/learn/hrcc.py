@@ -43,7 +43,9 @@ class Net(nn.Module):
 class Hrcc:
     """HRCC as a learner for PPO."""
 
-    name = "hrcc"
+    name = observation = "hrcc"
+    is_categorical = False
+    critic_rate = 10.0
     shape: tuple[int, ...] = SHAPE
     reward = "hrcc"
     every = 4
@@ -66,9 +68,9 @@ class Hrcc:
         """All decisions."""
         return np.ones(len(seen), np.bool_)
 
-    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+    def excess(self, seen: torch.Tensor, output: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
         """Zero: every output may be used."""
-        return torch.zeros_like(middle)
+        return torch.zeros_like(output)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -104,6 +104,12 @@ class Learner(Protocol):
     """One of the estimators: its nets, and the use of their output."""
 
     name: str
+    observation: str
+    """Name of the observation in the Rust code."""
+    is_categorical: bool
+    """Whether the actor returns a probability for each action; otherwise the mean of a normal distribution."""
+    critic_rate: float
+    """Learning rate of the critic over that of the actor."""
     shape: tuple[int, ...]
     """Shape of the observation."""
     reward: str
@@ -111,7 +117,7 @@ class Learner(Protocol):
     every: int
     """Number of decisions of which one is the net's."""
     actor: nn.Module
-    """Observation -> one number, the mean of the sampled actions."""
+    """Observation -> one number, the mean of the sampled actions; or probabilities of the actions."""
     critic: nn.Module
     """Observation -> value."""
     spread: tuple[float, float]
@@ -129,9 +135,22 @@ class Learner(Protocol):
         """Flags of the decisions in which the net's output has an effect."""
         ...
 
-    def excess(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+    def excess(self, seen: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
         """Distance of the net's output from the range in use, where no sampled action would lead back."""
         ...
+
+
+def policy(learner: Learner, output: torch.Tensor, spread: float) -> torch.distributions.Distribution:
+    """The distribution of actions for the actor's output."""
+    if learner.is_categorical:
+        return torch.distributions.Categorical(probs=output)
+    return torch.distributions.Normal(output, spread)
+
+
+def decided(learner: Learner, output: torch.Tensor) -> NDArray[np.float64]:
+    """The actions without sampling, as in calls."""
+    action = output.argmax(-1) if learner.is_categorical else output
+    return action.cpu().numpy().astype(np.float64)
 
 
 class Calls:
@@ -145,7 +164,7 @@ class Calls:
         self.envs = [
             CallVectorEnv(
                 self.half,
-                observation=CallObservation(learner.name, learner.shape, -1.0, 10.0),
+                observation=CallObservation(learner.observation, learner.shape, -1.0, 10.0),
                 action=GivenRate(),
                 reward=learner.reward,
                 place="receiver",
@@ -160,6 +179,8 @@ class Calls:
                 size=(1280, 720),
                 bounds_bps=(30_000, 20_000_000),
                 feedback_ms=FEEDBACK_MS,
+                shared=options.shared,
+                cross_traffic=options.cross_traffic,
                 threads=options.threads,
             )
             for codec in CODECS
@@ -196,6 +217,12 @@ class Calls:
 def _calls(options: argparse.Namespace) -> int:
     """Number of parallel calls, half with each codec."""
     return 2 * int(options.calls // 2)
+
+
+def updates_of(options: argparse.Namespace) -> int:
+    """Number of updates for `--episodes` calls: an update has `--windows` decisions."""
+    windows = options.episodes * round(options.call_seconds * 1e3 / INTERVAL_MS)
+    return max(1, round(windows / options.windows))
 
 
 def _turns(learner: Learner, options: argparse.Namespace) -> int:
@@ -260,7 +287,7 @@ def collect(
         seen[step] = tensor(calls.seen)
         known[step, :, : -len(FORESIGHT)] = tensor(privileged(calls.features, calls.codec))
         with torch.no_grad():
-            distribution = torch.distributions.Normal(learner.actor(seen[step]).squeeze(-1), spread)
+            distribution = policy(learner, learner.actor(seen[step]).squeeze(-1), spread)
             actions[step] = distribution.sample()
             likelihoods[step] = distribution.log_prob(actions[step])
         matters = learner.counts(calls.seen)
@@ -316,13 +343,13 @@ def improve(  # noqa: PLR0913
             if actor_too and moved <= options.divergence:
                 mean, deviation = advantages.mean(), advantages.std()
                 normal = (advantages - mean) / (deviation + 1e-8)
-                middle = learner.actor(seen).squeeze(-1)
-                logarithm = torch.distributions.Normal(middle, spread).log_prob(actions) - likelihoods
+                output = learner.actor(seen).squeeze(-1)
+                logarithm = policy(learner, output, spread).log_prob(actions) - likelihoods
                 ratio = logarithm.exp()
                 moved = float((ratio - 1.0 - logarithm).detach().mean())
                 clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
                 gain = (torch.min(ratio * normal, clipped * normal) * counts).sum() / counts.sum().clamp(min=1.0)
-                loss = 0.5 * error - gain + EXCESS_WEIGHT * learner.excess(seen, middle).square().mean()
+                loss = 0.5 * error - gain + EXCESS_WEIGHT * learner.excess(seen, output).square().mean()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(nets, 0.5)
@@ -342,7 +369,7 @@ def episodes(learner: Learner, options: argparse.Namespace, test: list[str], lea
         if learned:
             with torch.no_grad():
                 seen = tensor(calls.seen).to(device_of(learner.actor))
-                action = learner.actor(seen).squeeze(-1).cpu().numpy().astype(np.float64)
+                action = decided(learner, learner.actor(seen).squeeze(-1))
             total += float(calls.turn(learner, action)[0].mean())
         else:
             for _ in range(learner.every):
@@ -372,9 +399,10 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         learner.critic = PrivilegedCritic(int(np.prod(learner.shape)) + PRIVILEGED)
     nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic}).to(run.device)
     # The critic has larger errors at first, and is not part of the model.
+    first_rates = (options.learning_rate, learner.critic_rate * options.learning_rate)
     groups = [
-        {"params": learner.actor.parameters(), "lr": options.learning_rate},
-        {"params": learner.critic.parameters(), "lr": 10 * options.learning_rate},
+        {"params": learner.actor.parameters(), "lr": first_rates[0]},
+        {"params": learner.critic.parameters(), "lr": first_rates[1]},
     ]
     optimiser = torch.optim.Adam(groups, eps=1e-5)
     first = 0
@@ -397,9 +425,7 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         if calls is None or update % options.round == 0:
             calls = Calls(learner, options, training, 1_000_003 * options.seed + update)
         done = update / options.updates
-        for group, rate in zip(
-            optimiser.param_groups, (options.learning_rate, 10 * options.learning_rate), strict=True
-        ):
+        for group, rate in zip(optimiser.param_groups, first_rates, strict=True):
             group["lr"] = rate * (1.0 - (1.0 - options.last_rate) * done)
         spread = learner.spread[0] * (learner.spread[1] / learner.spread[0]) ** done
         samples, logged = collect(learner, options, calls, spread, heuristic)

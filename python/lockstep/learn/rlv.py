@@ -14,6 +14,11 @@ of every call at once, and then observes only full queues. Until they drain, its
 conventional codec also averages random targets: it follows a target within a second, and draws come five times a
 second. So a random actor never observes a recovery. The critic uses the actor's dense layer as input, without a
 gradient into it: an untrained critic would spoil the clone.
+
+``--as-published`` has Pensieve's network (:class:`PensieveNet`) for the actor, and another one for the critic. Training
+begins from scratch. Inputs, ladder, interval and pacing are those of Concerto as published. The paper prints no other
+numbers of RL-V; discount and learning rate are Pensieve's (SIGCOMM 2017). The entropy weight is this module's, since
+advantages are normalised here.
 """
 
 import argparse
@@ -38,7 +43,9 @@ from lockstep.learn.concerto import (
     Samples,
     check_batch,
     collect,
+    decision_metadata,
     environments,
+    state_of,
     train_epoch,
 )
 from lockstep.learn.devices import device_of
@@ -78,6 +85,42 @@ def careful(ladder: NDArray[np.float64]) -> Expert:
     return choose
 
 
+class PensieveNet(nn.Module):
+    """Pensieve's network: a 1-D convolution of 128 filters of size 4 over each input's history, a dense layer of 128.
+
+    The history of an input is its 45 reports, with the four groups of a report as channels.
+    """
+
+    def __init__(self, outputs: int) -> None:
+        """An untrained net."""
+        super().__init__()
+        signals, seconds, reports, groups = SHAPE
+        self.histories = nn.Conv1d(signals * groups, signals * 128, 4, groups=signals)
+        self.dense = nn.Linear(signals * 128 * (seconds * reports - 3), 128)
+        self.scores = nn.Linear(128, outputs)
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        """States ``(calls, 4, 3, 15, 4)`` -> ``(calls, outputs)``."""
+        histories = state.flatten(2, 3).transpose(2, 3).flatten(1, 2)
+        hidden = functional.relu(self.histories(histories)).flatten(1)
+        out: torch.Tensor = self.scores(functional.relu(self.dense(hidden)))
+        return out
+
+
+class PublishedActorCritic(nn.Module):
+    """Pensieve's actor and critic, which share no weights."""
+
+    def __init__(self, rates: int) -> None:
+        """Untrained nets for a ladder of ``rates``."""
+        super().__init__()
+        self.actor = PensieveNet(rates)
+        self.critic = PensieveNet(1)
+
+    def forward(self, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scores ``(calls, rates)`` and values ``(calls,)``."""
+        return self.actor(state), self.critic(state).squeeze(-1)
+
+
 class ActorCritic(nn.Module):
     """Concerto's net, and a value of the state from its dense layer."""
 
@@ -93,7 +136,10 @@ class ActorCritic(nn.Module):
         return self.actor.scores(features), self.critic(features.detach()).squeeze(-1)
 
 
-def clone(run: Run, options: argparse.Namespace, net: ActorCritic, training: list[str]) -> None:
+AnyActorCritic = ActorCritic | PublishedActorCritic
+
+
+def clone(run: Run, options: argparse.Namespace, net: AnyActorCritic, training: list[str]) -> None:
     """Trains the actor on the rule's decisions, in the rule's calls and increasingly in the actor's own calls."""
     choose = careful(LADDERS[options.ladder]().rates_bps)
     optimiser = torch.optim.Adam(net.actor.parameters(), 1e-3)
@@ -132,7 +178,7 @@ class Calls:
         return reward.astype(np.float32)
 
 
-def rollout(options: argparse.Namespace, net: ActorCritic, calls: Calls) -> dict[str, torch.Tensor]:
+def rollout(options: argparse.Namespace, net: AnyActorCritic, calls: Calls) -> dict[str, torch.Tensor]:
     """Steps of all calls, ``(steps, calls)``; the states have one more row, after the last step."""
     device = device_of(net)
     rows: dict[str, list[torch.Tensor]] = {"state": [], "action": [], "reward": [], "ended": []}
@@ -150,7 +196,7 @@ def rollout(options: argparse.Namespace, net: ActorCritic, calls: Calls) -> dict
 
 def update(  # noqa: PLR0913, PLR0917
     options: argparse.Namespace,
-    net: ActorCritic,
+    net: AnyActorCritic,
     optimiser: torch.optim.Optimizer,
     kept: dict[str, torch.Tensor],
     entropy_weight: float,
@@ -185,21 +231,17 @@ def update(  # noqa: PLR0913, PLR0917
     return {"critic loss": critic.item(), "entropy": (entropy * counts).sum().item() / counts.sum().item()}
 
 
-def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: list[str]) -> Path:
+def write_model(run: Run, options: argparse.Namespace, net: AnyActorCritic, test: list[str]) -> Path:
     """Writes the ONNX file of the actor, its card and its reference."""
     actor = net.actor.cpu().eval()
     ladder = LADDERS[options.ladder]().rates_bps
     few = argparse.Namespace(**{**vars(options), "call_seconds": 4.0})
     samples, _ = collect(few, test, actor, 0.0, 99, careful(ladder))
-    metadata = {
-        "lockstep.ladder_bps": ",".join(str(round(rate)) for rate in ladder),
-        "lockstep.interval_ms": str(options.interval_ms),
-        "lockstep.decision": "mean",
-        "lockstep.seed": str(options.seed),
-    }
+    metadata = decision_metadata(options, ladder, "mean")
+    where = "the largest" if options.as_published else "the mean place"
     card = {
-        "state": "that of concerto",
-        "says": "the probability that each rate of the ladder is the best; the decision is the mean place",
+        "state": state_of(options),
+        "says": f"the probability that each rate of the ladder is the best; the decision is {where}",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
         "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
@@ -225,7 +267,8 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         check_batch(options)
     training, test = run.traces()
     ladder = LADDERS[options.ladder]().rates_bps
-    net = ActorCritic(len(ladder)).to(run.device)
+    made = PublishedActorCritic if options.as_published else ActorCritic
+    net = made(len(ladder)).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
     first = 0
     kept = run.load()

@@ -5,5 +5,6 @@ STUDIES = {
     "bob": "BoB, its heuristic, Gemini and HRCC on profiles of BoB's paper; threshold of BoB's selector",
     "concerto": "Concerto: video with GCC; inputs, losses, smoothness, mismatch, loops; GCC, Salsify, RL-V",
     "lockstep": "Lockstep's own controller and all others on test traces",
+    "papers": "every result that Salsify, Concerto and BoB print, and the same one measured here",
 }
 """Names and descriptions of the studies; each is a module here with a ``main``."""

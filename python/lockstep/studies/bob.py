@@ -6,13 +6,21 @@ adaptive selector from 5 to 50 %. This study repeats both with the shipped estim
 profiles are generated (:mod:`lockstep.studies.bob_profiles`) unless ``--profiles`` names a folder of published ones. No
 model was trained on either.
 
-With ``--budget small`` calls are modelled, 1280x720 over the profiles at full rate. Modelled calls have no pictures, so
-VMAF is computed from SSIM: with a line fitted to a few calls with pictures, which run first. With ``--budget full`` all
-calls are coded: 640x360 over the profiles at a quarter of the rates, with measured VMAF. Both require an ffmpeg with
-libvmaf, which ``LOCKSTEP_VMAF`` names. Without it, the study compares network scores.
+All calls have the paper's size and rate, 640x360 at 24 frames per second. The profiles have a quarter of their rates,
+so that their mean rates are the printed ones. With ``--budget small`` calls are modelled. Modelled calls have no
+pictures, so VMAF is computed from SSIM: with a line fitted to a few calls with pictures, which run first. With the
+other budgets all calls are coded, with measured VMAF. Both require an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF``
+names. Without it, the study compares network scores.
+
+``--as-published`` adds BoB and its heuristic as the paper prints them. ``--estimators`` adds published ones, such as
+those of BoB's repository. The part ``online`` (:mod:`lockstep.studies.bob_online`) trains BoB as published, and
+measures the time until its learned half decides.
 """
 
 import argparse
+import importlib.util
+import json
+import math
 import os
 import shlex
 import shutil
@@ -24,15 +32,45 @@ from typing import Any
 import numpy as np
 import polars
 
-from lockstep.content_hash import content_hash, program_hash
-from lockstep.distribution import install_command_for
+from lockstep.argument_types import whole
+from lockstep.content_hash import content_hash, program_hash, tree_hash
+from lockstep.distribution import install_command, install_command_for
 from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
 from lockstep.studies.bob_profiles import PROFILES, PUBLISHED, generated
 from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
-from lockstep.study import BUDGETS, TRIED_SECONDS, Cell, Study, Work, add_arguments, chart, summary, timed, words
+from lockstep.study import (
+    BUDGETS,
+    FINISHED,
+    PAPER_BUDGETS,
+    TRIED_SECONDS,
+    Cell,
+    Study,
+    Work,
+    add_arguments,
+    chart,
+    summary,
+    timed,
+    words,
+)
 
 ESTIMATORS = ("bob", "bob-heuristic", "gemini", "hrcc")
+PRINTED = ("bob-printed", "bob-heuristic-printed")
+"""BoB and its heuristic as the paper prints them."""
+CLIP = "generated:640x360@24"
+"""Size and frame rate of the paper's clip, Big Buck Bunny."""
+RATES = 0.25
+"""Share of the rates of the profiles' files in the paper: their mean rates are the printed ones."""
+EPISODES = {"small": 20, "full": 500, "paper": 2_000}
+"""Calls of the online training, by budget; the paper trains for 2,000 and converges after 500."""
+WINDOWS, INTERVAL_SECONDS = 4_000, 0.2
+"""Decisions of an update of that training, and the time between two."""
+ONLINE_SECONDS = 0.6
+"""Estimated time of an episode of that training on one core, seconds."""
+POINTS = 30
+"""Points of the curve of an online training, at most."""
+ONLINE_THRESHOLD = 0.3
+"""Threshold of the selector in the part online, the paper's."""
 LEARNED = ("bob", "gemini", "hrcc")
 THRESHOLDS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
 """Thresholds of the selector, percent."""
@@ -44,6 +82,9 @@ VIDEO_SECONDS = 6.0
 MEASURES = (
     "accuracy",
     "smape",
+    "rate_score",
+    "delay_score",
+    "loss_score",
     "receive_mbps",
     "delay_ms",
     "loss",
@@ -56,7 +97,10 @@ MEASURES = (
 )
 SHOWN = {
     "accuracy": 1,
-    "smape": 1,
+    "smape": 2,
+    "rate_score": 1,
+    "delay_score": 1,
+    "loss_score": 1,
     "receive_mbps": 2,
     "delay_ms": 0,
     "loss": 2,
@@ -65,7 +109,13 @@ SHOWN = {
     "total_bob": 1,
     "total_challenge": 1,
 }
-"""Columns of the tables with their digits: accuracy, sMAPE and loss in percent, scores of 70, 100 and 100 points."""
+"""Columns of the tables with their digits.
+
+Accuracy, loss, and the scores of rate, delay and loss are in percent. sMAPE is 0 to 2. The network score has 70 points,
+VMAF and totals have 100.
+"""
+ONLINE = {"hand_over_s": 1, "learned_percent": 1, "handed_over": 2}
+"""Columns of the table of hand-overs: seconds, percent of the decisions, share of the calls."""
 DRAWN = {"total_bob": "total score (BoB's weights)", "receive_mbps": "receive rate, Mb/s", "delay_ms": "delay, ms"}
 OF_VMAF = ("vmaf", "total_challenge", "total_bob")
 """Measures that require VMAF."""
@@ -86,7 +136,7 @@ FIGURES = (
             f"{accuracy} %",
             "BoB, IEEE TMM 2022, table III",
             row_mean("accuracy", 1, "%", profile=profile, estimator="bob"),
-            "The paper's calls are AlphaRTC's, over the profile at a quarter of its rates, as in the full budget.",
+            "The paper's calls are AlphaRTC's.",
         )
         for profile, accuracy in ACCURACY.items()
     ),
@@ -97,6 +147,23 @@ FIGURES = (
         "BoB, IEEE TMM 2022; and the paper's code",
         best_row(("total_bob", "network_bob"), "threshold", "%"),
         "The shipped net was trained with 30 %. Thresholds have no effect on estimates near the heuristic's.",
+    ),
+    PaperFigure(
+        "online",
+        "time under the heuristic at the start of a session",
+        "at most 10 to 15 s",
+        "BoB, IEEE TMM 2022, section III-F",
+        row_mean("hand_over_s", 1, "s", estimator="bob-printed"),
+        "The centre of the lowest range is 1.005 Mb/s. If the heuristic's estimate is below 0.74 Mb/s, the selector "
+        "takes that. Calls without a hand-over count with their whole length.",
+    ),
+    PaperFigure(
+        "convergence",
+        "episodes until convergence",
+        "500",
+        "BoB, IEEE TMM 2022, section III-F",
+        row_mean("episodes", 0, "episodes"),
+        "Converged: the reward stays within a tenth of its whole change of its final mean. Episodes are calls of 60 s.",
     ),
 )
 """Figures of BoB's paper; for its estimators the accuracy."""
@@ -176,7 +243,10 @@ def scores_of(scores: Mapping[str, Any], line: tuple[float, float] | None) -> di
         vmaf = min(max(line[0] * scores["ssim_db"]["mean"] + line[1], 0.0), 100.0)
     return {
         "accuracy": 100.0 * (scores["estimate_accuracy"] or 0.0),
-        "smape": scores["estimate_smape_percent"],
+        "smape": scores["estimate_smape"],
+        "rate_score": 100.0 * network["rate"],
+        "delay_score": 100.0 * network["delay"],
+        "loss_score": 100.0 * (1.0 - network["loss"]),
         "receive_mbps": scores["throughput_bps"] / 1e6,
         "delay_ms": scores["one_way_delay_ms"]["mean"],
         "loss": 100.0 * network["loss"],
@@ -207,12 +277,21 @@ def model_with(model: Path, threshold: int, folder: Path) -> Path:
 
 
 def trace_of(options: argparse.Namespace, profile: str) -> Path | str:
-    """The file of a profile, or the text of a generated one; calls with pictures use a quarter of the rates."""
-    real = options.budget == BUDGETS[1]
+    """The file of a profile at the paper's rates, or the text of a generated one."""
     if options.profiles is None:
-        return generated(profile, 0.25 if real else 1.0)
-    path: Path = options.profiles / (f"{profile}_x0.25" if real else profile)
+        return generated(profile, RATES)
+    path: Path = options.profiles / file_of(profile)
     return path
+
+
+def file_of(profile: str) -> str:
+    """The name of the published file of a profile at the paper's rates."""
+    return f"{profile}_x{RATES:g}"
+
+
+def is_coded(options: argparse.Namespace) -> bool:
+    """Whether the budget has calls with pictures."""
+    return bool(options.budget != BUDGETS[0])
 
 
 def name_of(options: argparse.Namespace, profile: str) -> str:
@@ -228,13 +307,15 @@ def run_call(
     seconds: float | None = None,
 ) -> Any:
     """The scores of one call, which lasts ``seconds`` if given."""
-    real = options.budget == BUDGETS[1]
+    real = is_coded(options)
+    file = files_of(options).get(cell["estimator"])
     scores = simulate(
         trace_of(options, cell["profile"].partition(",")[0]),
-        controller=cell["estimator"],
+        controller=cell["estimator"] if file is None else None,
+        estimator=file,
         codec=cell["codec"],
         modelled=not real,
-        clip="generated:640x360@30" if real else "generated:1280x720@30",
+        clip=options.clip,
         seconds=seconds or options.seconds,
         seed=cell["seed"],
         model=model,
@@ -253,10 +334,12 @@ def cells_of(
 
     They have the ``estimator`` and the hash of its ``model``, which is empty for the shipped one.
     """
-    real = options.budget == BUDGETS[1]
+    real = is_coded(options)
+    clip = Path(options.clip)
     common = {
         "budget": options.budget,
         "seconds": options.seconds,
+        "clip": content_hash(clip) if clip.is_file() else options.clip,
         "program": program_hash(),
         "vmaf_by": vmaf_program() if real else "" if line is None else f"{line[0]!r} {line[1]!r}",
     }
@@ -281,16 +364,47 @@ def cells_of(
 
 
 def model_of(options: argparse.Namespace, estimator: str) -> Path | None:
-    """The model of an estimator in ``--models``; None for one without a model, or for the shipped model."""
+    """The model of an estimator: that in ``--models``, or trained as published. None for none or the shipped one."""
+    if estimator == PRINTED[0]:
+        trained: Path = options.published
+        return trained
     return options.models / f"{estimator}.onnx" if options.models and estimator in LEARNED else None
+
+
+def files_of(options: argparse.Namespace) -> dict[str, Path]:
+    """The estimators of ``--estimators``, by their names in tables."""
+    return {str(path): path for path in options.estimators}
+
+
+def rows_of(options: argparse.Namespace) -> tuple[str, ...]:
+    """The estimators of part one."""
+    return (*ESTIMATORS, *(PRINTED if options.as_published else ()), *files_of(options))
+
+
+def identity_of(options: argparse.Namespace, estimator: str) -> str:
+    """Hash of an estimator's model, or of the folder of its file; empty for those of the program."""
+    file = files_of(options).get(estimator)
+    if file is not None:
+        return tree_hash(file if file.is_dir() else file.parent)
+    if estimator == PRINTED[0]:
+        return published_run(options)[0]
+    model = model_of(options, estimator)
+    return "" if model is None else content_hash(model)
+
+
+def published_run(options: argparse.Namespace) -> tuple[str, list[str]]:
+    """Folder and arguments of the training of BoB as published."""
+    words = ["--as-published", "--episodes", str(options.episodes), "--call-seconds", str(options.seconds)]
+    updates = max(1, round(options.episodes * options.seconds / INTERVAL_SECONDS / WINDOWS))
+    words += ["--round", str(max(1, updates // POINTS)), "--seed", "1", "--threads", "1", "--device", "cpu"]
+    words += ["--judged", "0"]
+    name = f"bob-as-published-episodes={options.episodes}-seconds={options.seconds:g}"
+    return f"{name}-program={program_hash()[:12]}", words
 
 
 def estimator_cells(options: argparse.Namespace, line: tuple[float, float] | None) -> list[dict[str, Any]]:
     """The calls of part one."""
-    models = {name: model_of(options, name) for name in ESTIMATORS}
-    settings = [
-        {"estimator": name, "model": "" if model is None else content_hash(model)} for name, model in models.items()
-    ]
+    settings = [{"estimator": name, "model": identity_of(options, name)} for name in rows_of(options)]
     return cells_of(options, line, "estimators", settings)
 
 
@@ -308,7 +422,26 @@ def threshold_model(options: argparse.Namespace) -> Path:
     return model
 
 
-CELLS = {"estimators": estimator_cells, "thresholds": threshold_cells}
+def online_cells(options: argparse.Namespace, _line: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """The calls of part three; they are modelled whatever the budget."""
+    return [
+        {
+            "part": "online",
+            "estimator": name,
+            "model": identity_of(options, name),
+            "profile": name_of(options, profile),
+            "trace": str(trace_of(options, profile)),
+            "seconds": options.seconds,
+            "seed": seed,
+            "program": program_hash(),
+        }
+        for name in (PRINTED[0], "bob")
+        for profile in options.chosen
+        for seed in range(1, options.seeds + 1)
+    ]
+
+
+CELLS = {"estimators": estimator_cells, "thresholds": threshold_cells, "online": online_cells}
 """The calls of each part."""
 
 
@@ -321,14 +454,17 @@ def works(
         video = study.unfinished(vmaf_cells())
         tried = timed(lambda: measured_pictures(video[0], TRIED_SECONDS), TRIED_SECONDS / VIDEO_SECONDS)
         found.append(Work("calls that relate VMAF to SSIM", len(video), tried))
-    cells = study.unfinished([cell for part in options.parts for cell in CELLS[part](options, line)])
+    if needs_training(options) and not is_trained(study, options):
+        found.append(Work("training of BoB as published", 1, ONLINE_SECONDS * options.episodes))
+    parts = [part for part in options.parts if part != "online"]
+    cells = study.unfinished([cell for part in parts for cell in CELLS[part](options, line)])
     # Modelled calls are too fast for a shorter trial.
-    length = min(TRIED_SECONDS, options.seconds) if options.budget == BUDGETS[1] else options.seconds
+    length = min(TRIED_SECONDS, options.seconds) if is_coded(options) else options.seconds
     for codec in options.codecs:
         of_codec = [cell for cell in cells if cell["codec"] == codec]
         if of_codec:
-            first = of_codec[0]
-            model = model_of(options, first["estimator"])
+            first = next((cell for cell in of_codec if cell["estimator"] != PRINTED[0]), of_codec[0])
+            model = None if first["estimator"] == PRINTED[0] else model_of(options, first["estimator"])
             seconds = timed(lambda: run_call(first, options, line, model, length), length / options.seconds)  # noqa: B023
             what = f"calls of {options.seconds:.0f} s with the {codec} codec"
             found.append(Work(what, len(of_codec), seconds, options.workers))
@@ -337,7 +473,7 @@ def works(
 
 def estimators(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
     """Part one: the estimators compared with each other."""
-    models = {name: model_of(options, name) for name in ESTIMATORS}
+    models = {name: model_of(options, name) for name in rows_of(options)}
     cells = estimator_cells(options, line)
     table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
     study.report(f"{heading_of('estimators', options)}\n")
@@ -406,17 +542,88 @@ def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, flo
     study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), drawn, title)})
 
 
+def online(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
+    """Part three: training of BoB as published, and the time until the learned half decides."""
+    from lockstep.studies.bob_online import converged_after, hand_over  # noqa: PLC0415 -- requires PyTorch
+
+    models = {PRINTED[0]: options.published, "bob": threshold_model(options)}
+
+    def measured_call(cell: Cell) -> dict[str, Any]:
+        name = cell["estimator"]
+        return hand_over(
+            models[name],
+            cell["trace"],
+            as_published=name == PRINTED[0],
+            threshold=ONLINE_THRESHOLD,
+            seconds=options.seconds,
+            seed=cell["seed"],
+        )
+
+    table = study.run(online_cells(options, line), measured_call, options.workers)
+    study.report(f"{heading_of('online', options)}; BoB as published trained for {options.episodes} episodes\n")
+    for by in (("estimator",), ("estimator", "profile")):
+        study.report(words(summary(table, by, list(ONLINE)), by, ONLINE, {}))
+    means = summary(table, ("estimator",), list(ONLINE))
+    study.report(comparison(FIGURES, "online", means, "BoB"))
+    card = json.loads(options.published.with_suffix(".json").read_bytes())
+    updates = converged_after([(int(step), float(value)) for step, value in card["curves"]["reward"]])
+    if updates is None:
+        study.report(f"The reward of the training has not converged in {options.episodes} episodes.\n")
+    else:
+        episodes = updates * WINDOWS * INTERVAL_SECONDS / options.seconds
+        row = polars.DataFrame([{"episodes": episodes, "episodes_half": math.nan}])
+        study.report(comparison(FIGURES, "convergence", row, "BoB"))
+        row.write_parquet(study.folder / "convergence.parquet")
+    study.write("online", table)
+
+
+def needs_training(options: argparse.Namespace) -> bool:
+    """Whether a part requires the training of BoB as published."""
+    return "online" in options.parts or (options.as_published and "estimators" in options.parts)
+
+
+def is_trained(study: Study, options: argparse.Namespace) -> bool:
+    """Whether that training is finished."""
+    return bool((study.folder / "runs" / published_run(options)[0] / FINISHED).exists())
+
+
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
     made = argparse.ArgumentParser(prog="lockstep study bob", description=(__doc__ or "").partition("\n")[0])
-    add_arguments(made, "bob")
-    made.add_argument("--parts", nargs="+", choices=("estimators", "thresholds"), default=("estimators", "thresholds"))
+    add_arguments(made, "bob", PAPER_BUDGETS)
+    made.add_argument(
+        "--parts",
+        nargs="+",
+        choices=tuple(CELLS),
+        default=("estimators", "thresholds"),
+        help="parts to run; online requires the extra `learn` (default: estimators thresholds)",
+    )
+    made.add_argument(
+        "--as-published",
+        action="store_true",
+        help="add BoB, trained as published, and its heuristic as printed; requires the extra `learn`",
+    )
+    made.add_argument(
+        "--estimators",
+        nargs="+",
+        type=Path,
+        default=(),
+        metavar="FILE",
+        help="add estimators written for AlphaRTC, such as the published Gemini and HRCC",
+    )
+    made.add_argument(
+        "--episodes",
+        type=whole(1),
+        metavar="COUNT",
+        help="calls to train BoB as published from (20; full: 500; paper: 2000)",
+    )
+    made.add_argument("--clip", default=CLIP, metavar="CLIP", help="source of the pictures (%(default)s)")
     made.add_argument(
         "--profiles",
         type=Path,
         default=None,
         metavar="DIR",
-        help=f"folder of BoB's published profiles ({', '.join(PROFILES)}, and each with _x0.25); default: generated "
+        help=f"folder of BoB's published profiles ({', '.join(map(file_of, PROFILES))}); default: generated "
         f"links of the same kind: {PUBLISHED}",
     )
     made.add_argument(
@@ -437,31 +644,39 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     options.seeds = options.seeds or 5
     options.chosen = [
-        profile for profile in PROFILES if options.profiles is None or (options.profiles / profile).exists()
+        profile for profile in PROFILES if options.profiles is None or (options.profiles / file_of(profile)).exists()
     ]
     if not options.chosen:
-        raise ValueError(f"no profile of BoB's paper in {options.profiles} ({', '.join(PROFILES)}); {PUBLISHED}")
+        wanted = ", ".join(map(file_of, PROFILES))
+        raise ValueError(f"no profile of BoB's paper in {options.profiles} ({wanted}); {PUBLISHED}")
     if options.profiles is None:
         print(f"using generated profiles similar to BoB's; {PUBLISHED}", file=sys.stderr)
     for profile in PROFILES:
         if profile not in options.chosen:
-            print(f"skipped {profile}: no such file in {options.profiles}", file=sys.stderr)
+            print(f"skipped {file_of(profile)}: no such file in {options.profiles}", file=sys.stderr)
     # Report missing models before any call, whatever results the folder has.
     for name in LEARNED if "estimators" in options.parts else ("bob",):
         model = model_of(options, name)
         if model is not None:
             content_hash(model)
+    for file in options.estimators:
+        tree_hash(file)
+    options.episodes = options.episodes or EPISODES[options.budget]
+    if needs_training(options) and importlib.util.find_spec("torch") is None:
+        raise ValueError(f"BoB as published requires PyTorch; install it with: {install_command('learn')}")
     missing = vmaf_missing()
     if missing is not None:
         print(f"no VMAF and no total scores ({missing}); to get them: {vmaf_instructions()}", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
-    requires_line = options.budget == BUDGETS[0] and missing is None
+    requires_line = not is_coded(options) and missing is None
     fits_line = requires_line and bool(study.unfinished(vmaf_cells()))
     line = vmaf_line(study) if requires_line and not fits_line else None
     study.announce(works(study, options, line, fits_line=fits_line))
     line = vmaf_line(study) if fits_line else line
+    if needs_training(options):
+        options.published = study.train("bob", *published_run(options))
     for part in options.parts:
-        (estimators if part == "estimators" else thresholds)(study, options, line)
+        {"estimators": estimators, "thresholds": thresholds, "online": online}[part](study, options, line)
     return 0
 
 

@@ -70,7 +70,7 @@ impl<C: Codec> SendingEnd<C> {
         // Sound until the next picture leaves before that picture.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let limits = Limits {
-            is_bounded: self.controller.traits().is_bounded,
+            is_bounded: self.traits().is_bounded,
             delivered: Delivered(self.tuning.control.delivered),
             silence: SilenceLimit { payload: self.path_payload },
             ceiling: self.ceiling.as_ref(),
@@ -123,9 +123,9 @@ impl<C: Codec> SendingEnd<C> {
         1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
     }
 
-    /// Parity of frames. There is none with retransmission, or while the path is silent.
+    /// Parity of frames. There is none with retransmission, as published, or while the path is silent.
     pub(super) fn protection(&self) -> Protection {
-        if self.recovery == Recovery::Retransmit || self.silent {
+        if self.recovery == Recovery::Retransmit || self.is_as_published || self.silent {
             return Protection::none(self.payload);
         }
         let at_stake = if self.chain.is_whole { self.round_trip_frames() } else { 1.0 };

@@ -76,17 +76,20 @@ impl<C: Codec> SendingEnd<C> {
             return None;
         }
         // If nothing at all is decoded any more, the cause is not a lag, and another frame must be sent.
-        if self.pictures_wait(now) || (self.decode_lag.is_long(now) && !self.is_stuck(now)) {
+        let is_receiver_late = !self.is_as_published && self.decode_lag.is_long(now) && !self.is_stuck(now);
+        if self.pictures_wait(now) || is_receiver_late {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
         self.note_silence(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
         // Frames sent during an outage, or to an old address of the other end, may all be lost.
-        let chain_breaks = self.silent
-            || self.chain.has_moved
-            || self.is_stuck(now)
-            || self.path.loss().breaks_chains(self.chain.last_fragments(), self.round_trip_frames());
+        let may_be_lost = || {
+            self.silent
+                || self.is_stuck(now)
+                || self.path.loss().breaks_chains(self.chain.last_fragments(), self.round_trip_frames())
+        };
+        let chain_breaks = self.chain.has_moved || (!self.is_as_published && may_be_lost());
         self.chain.is_whole = !chain_breaks;
         let source = if from_held_state && chain_breaks {
             self.transport.next_held_source()
@@ -96,7 +99,7 @@ impl<C: Codec> SendingEnd<C> {
         let budget = self.budget(now);
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let queued = self.in_flight().queued;
-        let queue = self.path.view(now).bottleneck_queue.filter(|_| self.controller.traits().is_bounded);
+        let queue = self.path.view(now).bottleneck_queue.filter(|_| self.traits().is_bounded);
         let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
         let request = FrameRequest {
             now,
@@ -106,7 +109,7 @@ impl<C: Codec> SendingEnd<C> {
             target: self.overhead.less(self.rate_for_pictures(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
-            may_wait: self.controller.traits().has_ceiling,
+            may_wait: self.traits().has_ceiling,
         };
         let asked = request.target;
         let start = self.encoder.begin(&request);
@@ -138,7 +141,7 @@ impl<C: Codec> SendingEnd<C> {
         let budget = self.budget(now);
         let is_narrow = self.narrow_path_shares().is_some_and(NarrowPathShares::is_narrow);
         let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
-        let probes = self.controller.traits().wants_probes && probe_due;
+        let probes = self.traits().wants_probes && probe_due;
         // A frame from a source that was lost during coding would waste the link.
         let still_good = self.is_still_decodable(&encoding);
         if encoding.misdirected && !still_good && self.waiting.is_none() {
@@ -177,9 +180,12 @@ impl<C: Codec> SendingEnd<C> {
         let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
         let limited_by = self.limited_by(now, frame_budget);
         self.last_limited_by = Some(limited_by);
+        let count = |states: usize| u16::try_from(states).ok();
+        let held = (count(self.transport.held_states()), count(self.transport.receiver_states()));
         self.record(encoding.capture, |record| {
             (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
             record.candidates = menu.candidates.iter().map(Candidate::size).collect();
+            (record.sender_states, record.receiver_states) = held;
         });
         let smallest = menu.smallest().map(|index| menu.candidates[index].size());
         // A frame above the budget that the path can carry is better than a skipped picture.
@@ -241,6 +247,7 @@ impl<C: Codec> SendingEnd<C> {
         let carried =
             candidate.size().get() * datagrams / fragments + datagrams * (DATAGRAM_OVERHEAD + DATA_HEADER as u64);
         self.narrow.on_picture(now, ByteCount::new(carried));
+        self.controller.handle(&self.path.view(now), Input::Encoded(ByteCount::new(carried)));
         self.decode_lag.on_sent(now, frame, fragments);
         let recovery = self.chain.recovers(encoding.source);
         self.record(encoding.capture, |record| {
@@ -251,6 +258,7 @@ impl<C: Codec> SendingEnd<C> {
             record.quantizer = Some(candidate.quantizer);
             record.size = Some(candidate.size());
             record.ssim = candidate.ssim;
+            record.state_size = C::state_size(&candidate.state);
             (record.fragments, record.parity) = (u16::try_from(fragments).ok(), Some(parity));
             record.sent_at = Some(now);
         });

@@ -49,7 +49,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Updates the silence. At its start, waiting frames from before are dropped, but not a probe of the silence
     /// itself. During it hellos are sent, unless sound is.
     pub(super) fn note_silence(&mut self, now: Timestamp) {
-        let silent = self.controller.traits().is_bounded && self.path.is_silent(now);
+        let silent = self.traits().is_bounded && self.path.is_silent(now);
         if silent && !self.silent && self.transport.drop_waiting() > 0 {
             self.drain_events(now);
         }

@@ -8,6 +8,7 @@ use lockstep_link::QueueConfig;
 use lockstep_vp8::Preset;
 
 use super::option_value::OptionValue;
+use crate::AsPublished;
 
 /// Implements [`OptionValue`] for types with a name for each value.
 macro_rules! choices {
@@ -102,6 +103,16 @@ choices! {
         "conventional" = CodecKind::Conventional:
             "Behaves like a codec of WebRTC: one quantizer per frame by a rate control that follows the target once per second; lost packets are retransmitted, or replaced by a key frame",
     }
+    AsPublished {
+        "salsify" = AsPublished::Salsify:
+            "Salsify (NSDI 2018): two candidates around the last sent quantizer, each fragment acknowledged, no parity and no limits by path; --menu serial is Salsify-1c, parallel, the default, Salsify-2c",
+        "salsify-frame-target" = AsPublished::SalsifyFrameTarget:
+            "Its ablation with a conventional codec: one version of each picture, for the budget of its frame",
+        "salsify-second-target" = AsPublished::SalsifySecondTarget:
+            "The same with a target that changes once per second",
+        "bob" = AsPublished::Bob:
+            "BoB (IEEE TMM 2022): the heuristic of Algorithm 1 as printed, instead of the released code's; for the controllers bob, the default, and bob-heuristic",
+    }
     MenuKind {
         "fit" = MenuKind::Fit:
             "A frame fitted to the newest budget, in several passes if necessary; for one core",
@@ -120,5 +131,6 @@ choices! {
     GracePeriod {
         "none" = GracePeriod::None: "Nothing",
         "link-idle" = GracePeriod::LinkIdle: "The link's idle time",
+        "sender" = GracePeriod::Sender: "The sender's pause before a frame, as published",
     }
 }

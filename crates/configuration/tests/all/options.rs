@@ -57,6 +57,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("max_bitrate", "3mbps", &[]),
     ("tuning", "loss.weight=0.01,silence.margin=0.2", &[]),
     ("grace_period", "none", &[("controller", "salsify")]),
+    ("as_published", "salsify", &[]),
     ("estimator", "BandwidthEstimator.py", &[]),
     ("python", "python3.11", &[("estimator", "mine.py")]),
     ("estimator_limit", "2.5", &[("estimator", "mine.py")]),
@@ -171,6 +172,12 @@ fn contradicting_options_are_refused_by_name() {
         (("estimator", "a.py"), ("controller", "salsify")),
         (("queue_bytes", "5000"), ("queue_packets", "256")),
         (("fit_passes", "2"), ("menu", "serial")),
+        (("controller", "gcc"), ("as_published", "salsify")),
+        (("codec", "conventional"), ("as_published", "salsify")),
+        (("feedback_ms", "20"), ("as_published", "salsify")),
+        (("menu", "fit"), ("as_published", "salsify")),
+        (("estimator", "a.py"), ("as_published", "salsify")),
+        (("controller", "gcc"), ("as_published", "bob")),
     ] {
         let error = said(&[one, other]).unwrap().check().unwrap_err();
         assert_eq!(error, OptionError::Contradiction { name: one.0, other: other.0 });
@@ -182,6 +189,23 @@ fn contradicting_options_are_refused_by_name() {
         said(&[one]).unwrap().check().unwrap();
         said(&[other]).unwrap().check().unwrap();
     }
+}
+
+#[test]
+fn bob_as_published_has_the_rules_of_the_paper() {
+    let printed = |words: &[(&str, &str)]| {
+        let given = settings(&[&[("as_published", "bob")], words].concat());
+        // The options of the settings give the same settings.
+        assert_eq!(
+            given.options().settings().unwrap().control.controller.algorithm(),
+            given.control.controller.algorithm()
+        );
+        given.control.controller.algorithm().to_string()
+    };
+    assert_eq!(printed(&[]), "bob-printed");
+    assert_eq!(printed(&[("controller", "bob")]), "bob-printed");
+    assert_eq!(printed(&[("controller", "bob-heuristic")]), "bob-heuristic-printed");
+    assert_eq!(settings(&[("controller", "bob")]).control.controller.algorithm().to_string(), "bob");
 }
 
 #[test]

@@ -8,10 +8,14 @@
 //! differs from the heuristic's estimate by 30 % of their mean or more, the heuristic's is used. The heuristic
 //! continues from the estimate that was used.
 //!
+//! The paper prints another decision: its ranges are 0.01-2, 2-4, 4-6 and 6-8 Mb/s. A model with these ranges
+//! (`lockstep.ranges_bps`) decides on the centre of the most probable one. Its heuristic is then that of the paper's text
+//! (`lockstep.heuristic`, [`BobRules::Printed`]), as with `--as-published bob`.
+//!
 //! | constant | value | source |
 //! |---|---|---|
 //! | scale | 10 kb/s to 8 Mb/s, logarithmic | AlphaRTC's gym, BoB's code |
-//! | ranges | four; their ends are 0, 1/3, 2/3 and 1 of the scale | the paper has four ranges within 0.01-8 Mb/s |
+//! | ranges | four; their ends are 0, 1/3, 2/3 and 1 of the scale | `docs/lab/2026-11-learning.md` |
 //! | selector | 30 % of the mean of both | BoB, section III; a model can override it (`lockstep.selector_threshold`) |
 //! | interval | 200 ms | the paper; 60 ms in the code |
 //!
@@ -26,7 +30,7 @@ use lockstep_units::{Bitrate, Timestamp};
 use super::Observation;
 use super::arrived::{Arrived, linear, scaled};
 use super::receiver::{Fit, Learned, Rule};
-use crate::{BobHeuristic, Estimator, RateBounds};
+use crate::{BobHeuristic, BobRules, Estimator, RateBounds};
 
 /// Length of the model's input.
 const SEEN: usize = 11;
@@ -50,18 +54,12 @@ pub struct BobObservation {
 }
 
 impl BobObservation {
-    /// An observation without history.
+    /// An observation without history, with the heuristic of these rules.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(rules: BobRules) -> Self {
         let bounds = RateBounds::default();
         let used = [scaled(bounds.initial.as_bps() as f64); ESTIMATES - 1];
-        Self { arrived: Arrived::new(), heuristic: BobHeuristic::with_manual_decisions(bounds), used }
-    }
-}
-
-impl Default for BobObservation {
-    fn default() -> Self {
-        Self::new()
+        Self { arrived: Arrived::new(), heuristic: BobHeuristic::with_manual_decisions(bounds, rules), used }
     }
 }
 
@@ -102,6 +100,41 @@ fn expected(probabilities: &[f32]) -> Option<f64> {
     place.is_finite().then_some(place)
 }
 
+/// Conversion of the probabilities into the learned estimate.
+enum Decision {
+    /// Expected position on the scale of rates.
+    Expected,
+    /// Centre of the most probable range, bit/s, the lowest range first.
+    Centre([f64; RANGES]),
+}
+
+impl Decision {
+    /// Bit/s; none if the probabilities are NaN or all zero.
+    fn rate(&self, probabilities: &[f32]) -> Option<f64> {
+        let place = expected(probabilities)?;
+        match self {
+            Self::Expected => Some(linear(place)),
+            Self::Centre(centres) => {
+                let known = probabilities.iter().zip(centres);
+                known.max_by(|one, other| one.0.total_cmp(other.0)).map(|(_, &centre)| centre)
+            }
+        }
+    }
+
+    /// The decision that the model's metadata names.
+    fn of(model: &Model) -> Result<Self, ModelError> {
+        let Some(text) = model.metadata("lockstep.ranges_bps") else { return Ok(Self::Expected) };
+        let ends: Option<Vec<f64>> = text.split(',').map(|end| end.trim().parse().ok()).collect();
+        let ends = ends.filter(|ends| ends.len() == RANGES + 1 && ends.is_sorted_by(|one, next| one < next));
+        match ends.as_deref() {
+            Some(ends) if ends[0] >= 0.0 && ends[RANGES].is_finite() => {
+                Ok(Self::Centre(std::array::from_fn(|range| f64::midpoint(ends[range], ends[range + 1]))))
+            }
+            _ => Err(ModelError::Unfit("lockstep.ranges_bps: expected five increasing numbers".to_owned())),
+        }
+    }
+}
+
 /// The adaptive selector: `learned`, or `heuristic` if the two differ by `threshold` of their mean or more.
 fn select(learned: f64, heuristic: f64, threshold: f64) -> f64 {
     let mean = (learned + heuristic) / 2.0;
@@ -110,6 +143,7 @@ fn select(learned: f64, heuristic: f64, threshold: f64) -> f64 {
 
 struct Selector {
     seen: BobObservation,
+    decision: Decision,
     threshold: f64,
 }
 
@@ -133,7 +167,7 @@ impl Observation for Selector {
 
 impl Rule for Selector {
     fn rate(&self, output: &[f32]) -> Option<f64> {
-        Some(select(linear(expected(output)?), self.heuristic(), self.threshold))
+        Some(select(self.decision.rate(output)?, self.heuristic(), self.threshold))
     }
 
     fn heuristic(&self) -> f64 {
@@ -141,12 +175,18 @@ impl Rule for Selector {
     }
 }
 
-/// BoB with this model.
+/// BoB with this model. Its heuristic has `rules`, or those of the model (`lockstep.heuristic`) if they are printed.
 ///
 /// # Errors
 /// [`ModelError::Unfit`] if the model does not have one input `[1, 11]` and one output `[1, 4]`. The same if its
-/// metadata names another controller, or if `lockstep.selector_threshold` is not from 0 to 2.
-pub fn bob(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
+/// metadata names another controller, or if `lockstep.selector_threshold` is not from 0 to 2. The same if
+/// `lockstep.ranges_bps` is not five increasing numbers, or `lockstep.heuristic` neither `released` nor `printed`.
+pub fn bob(model: Arc<Model>, bounds: RateBounds, rules: BobRules) -> Result<Box<dyn Estimator>, ModelError> {
+    let rules = match model.metadata("lockstep.heuristic") {
+        None | Some("released") => rules,
+        Some("printed") => BobRules::Printed,
+        Some(_) => return Err(ModelError::Unfit("lockstep.heuristic: expected released or printed".to_owned())),
+    };
     let entry = model.metadata("lockstep.selector_threshold").map(|text| text.trim().parse::<f64>());
     let threshold = match entry {
         None => THRESHOLD,
@@ -155,7 +195,7 @@ pub fn bob(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, 
             return Err(ModelError::Unfit("lockstep.selector_threshold: expected a number from 0 to 2".to_owned()));
         }
     };
-    let rule = Selector { seen: BobObservation::new(), threshold };
+    let rule = Selector { seen: BobObservation::new(rules), decision: Decision::of(&model)?, threshold };
     Ok(Box::new(Learned::new(rule, &FIT, model, bounds)?))
 }
 
@@ -170,6 +210,14 @@ mod tests {
         assert_eq!(rate([0.25; 4]), 282_843.0);
         assert_eq!(expected(&[0.0; 4]), None);
         assert_eq!(expected(&[f32::NAN, 0.0, 0.0, 1.0]), None);
+    }
+
+    #[test]
+    fn printed_ranges_decide_on_the_centre_of_the_likeliest() {
+        let decision = Decision::Centre([1_005e3, 3e6, 5e6, 7e6]);
+        assert_eq!(decision.rate(&[0.4, 0.3, 0.2, 0.1]), Some(1_005e3));
+        assert_eq!(decision.rate(&[0.1, 0.2, 0.3, 0.4]), Some(7e6));
+        assert_eq!(decision.rate(&[f32::NAN, 0.0, 0.0, 1.0]), None);
     }
 
     #[test]

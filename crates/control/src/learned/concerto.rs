@@ -10,6 +10,9 @@
 //! - The delay in the paper is the one between packets. Here it is the queueing delay of a group above the minimum of
 //!   ten seconds, which is its sum. The two rates already contain the spacing of packets, but not a queue that is older
 //!   than the state.
+//! - The third signal is the sending rate of acknowledged packets, a round trip late. The paper has the codec's own bit
+//!   rate, which the sender knows at once. A model with `lockstep.inputs` = `encoded` gets that
+//!   ([`ConcertoInputs::Encoded`]).
 //! - Seconds count back from the decision, so decisions can be more frequent than once per second.
 //!
 //! | constant | value | source |
@@ -19,7 +22,7 @@
 //! | loss | share of the group's packets | |
 //! | delay | queueing delay / 1 s, 2 at most | |
 //! | rates | logarithm, 10 kb/s as 0 and 8 Mb/s as 1 (BoB's scale); 0 to 1.5 | bursts are faster than the mean rate of the path |
-//! | pacing rate / target | 2.5 | libwebrtc |
+//! | pacing rate / target | 2.5 | libwebrtc; a model can override it (`lockstep.pacing`): 1 in the paper, whose transport sends at B |
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,6 +42,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const REPORTS: usize = 15;
 const GROUPS: usize = 4;
 const SIGNALS: usize = 4;
+/// Place of the sending rate among the signals.
+const SENT_SIGNAL: usize = 2;
 /// Time that one report covers.
 const REPORT: Duration = Duration::from_nanos(INTERVAL.as_nanos() as u64 / REPORTS as u64 + 1);
 
@@ -50,6 +55,13 @@ const MAX_RATE_FEATURE: f64 = 1.5;
 const MAX_PACKETS: usize = 16_384;
 
 const PACING_FACTOR: f64 = 2.5;
+/// Bounds of a model's pacing factor.
+const PACING_FACTORS: std::ops::RangeInclusive<f64> = 1.0..=10.0;
+
+/// Time over which the bit rate of the encoder is averaged: the paper's interval.
+const ENCODED_OVER: Duration = INTERVAL;
+/// Maximum number of remembered frames: those of 17 s at 240 frames per second.
+const MAX_FRAMES: usize = 4_096;
 
 /// Maximum number of rates in a ladder, and of intervals in a model's state.
 const MAX_RATES: usize = 1_024;
@@ -67,11 +79,24 @@ struct Packet {
     arrived: Option<(Timestamp, Duration)>,
 }
 
+/// Source of the third signal of Concerto's observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ConcertoInputs {
+    /// Sending rate of acknowledged packets. It is known a round trip late.
+    #[default]
+    Acknowledged,
+    /// Bit rate of the encoder over the last second, known at once: the codec's signal of the paper.
+    Encoded,
+}
+
 /// Observation of Concerto's model: `[4, intervals, 15, 4]` numbers, oldest first. The signals are loss, delay, sending
 /// rate and receive throughput. Groups without packets are zeros.
 #[derive(Debug)]
 pub struct ConcertoObservation {
     intervals: usize,
+    inputs: ConcertoInputs,
+    /// Time and size of the encoder's frames; empty unless the inputs need them.
+    frames: VecDeque<(Timestamp, u64)>,
     packets: VecDeque<Packet>,
     base_delay: BaseDelay,
 }
@@ -121,8 +146,21 @@ impl ConcertoObservation {
 
     /// An observation of `intervals` seconds, without history.
     #[must_use]
-    pub fn new(intervals: usize) -> Self {
-        Self { intervals, packets: VecDeque::new(), base_delay: BaseDelay::new(Duration::from_secs(10)) }
+    pub fn new(intervals: usize, inputs: ConcertoInputs) -> Self {
+        let base_delay = BaseDelay::new(Duration::from_secs(10));
+        Self { intervals, inputs, frames: VecDeque::new(), packets: VecDeque::new(), base_delay }
+    }
+
+    /// Writes the bit rate of the encoder over the [`ENCODED_OVER`] before the end of each group.
+    fn observe_encoded(&mut self, now: Timestamp, into: &mut [f32]) {
+        let frames = self.frames.make_contiguous();
+        let before = |time: Timestamp| frames.partition_point(|&(at, _)| at < time);
+        let count = into.len() as u32;
+        for (group, into) in (1u32..).zip(into) {
+            let end = now - REPORT * (count - group) / GROUPS as u32;
+            let bytes = frames[before(end - ENCODED_OVER)..before(end)].iter().map(|&(_, size)| size).sum();
+            *into = scaled_rate(bytes, ENCODED_OVER);
+        }
     }
 
     fn reports(&self) -> usize {
@@ -144,6 +182,19 @@ impl ConcertoObservation {
 impl Observation for ConcertoObservation {
     fn shape(&self) -> Vec<usize> {
         vec![SIGNALS, self.intervals, REPORTS, GROUPS]
+    }
+
+    fn on_encoded(&mut self, now: Timestamp, size: ByteCount) {
+        if self.inputs != ConcertoInputs::Encoded {
+            return;
+        }
+        self.frames.push_back((now, size.get()));
+        let longest = INTERVAL * self.intervals as u32 + ENCODED_OVER;
+        while let Some(&(at, _)) = self.frames.front()
+            && (now.saturating_since(at) > longest || self.frames.len() > MAX_FRAMES)
+        {
+            self.frames.pop_front();
+        }
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
@@ -190,6 +241,10 @@ impl Observation for ConcertoObservation {
                     into[(signal * reports + report) * GROUPS + group] = value;
                 }
             }
+        }
+        if self.inputs == ConcertoInputs::Encoded {
+            let signal = reports * GROUPS;
+            self.observe_encoded(now, &mut into[SENT_SIGNAL * signal..(SENT_SIGNAL + 1) * signal]);
         }
     }
 }
@@ -246,6 +301,8 @@ pub struct Concerto {
     ladder: Vec<Bitrate>,
     interval: Duration,
     decision: Decision,
+    /// Pacing rate over target.
+    pacing: f64,
     bounds: RateBounds,
     observation: ConcertoObservation,
     state: Vec<f32>,
@@ -265,6 +322,8 @@ impl Concerto {
     /// - The model does not have one input of the observation's shape, and one output with one number per rate.
     /// - The metadata lacks `lockstep.ladder_bps` (increasing integers, separated by commas) or `lockstep.interval_ms`.
     /// - `lockstep.decision` is not one of `best` (the default), `mean` and `between`.
+    /// - `lockstep.inputs` is neither `acknowledged` (the default) nor `encoded`.
+    /// - `lockstep.pacing`, the pacing rate over the target, is not from 1 to 10.
     pub fn new(setup: &ControllerSetup, controller: &str, model: Arc<Model>) -> Result<Self, ModelError> {
         check_controller(&model, controller)?;
         let unfit = |text: String| ModelError::Unfit(text);
@@ -283,6 +342,15 @@ impl Concerto {
             Some("best") | None => Decision::Best,
             Some(_) => return Err(unfit("lockstep.decision: expected best, mean or between".to_owned())),
         };
+        let inputs = match model.metadata("lockstep.inputs") {
+            Some("acknowledged") | None => ConcertoInputs::Acknowledged,
+            Some("encoded") => ConcertoInputs::Encoded,
+            Some(_) => return Err(unfit("lockstep.inputs: expected acknowledged or encoded".to_owned())),
+        };
+        let pacing = model.metadata("lockstep.pacing").map_or(Ok(PACING_FACTOR), |text| {
+            let factor = text.trim().parse().ok().filter(|factor| PACING_FACTORS.contains(factor));
+            factor.ok_or_else(|| unfit("lockstep.pacing: expected a number from 1 to 10".to_owned()))
+        })?;
         let ([input], [output]) = (model.inputs(), model.outputs()) else {
             return Err(unfit(format!(
                 "{} inputs and {} outputs, expected one each",
@@ -307,8 +375,9 @@ impl Concerto {
             ladder: rates.into_iter().map(Bitrate::from_bps).collect(),
             interval,
             decision,
+            pacing,
             bounds: setup.bounds,
-            observation: ConcertoObservation::new(intervals),
+            observation: ConcertoObservation::new(intervals, inputs),
             state: vec![0.0; SIGNALS * intervals * REPORTS * GROUPS],
             due: None,
             target: setup.bounds.initial,
@@ -343,6 +412,11 @@ impl Concerto {
         self.bucket.on_transmit(now, size, self.target);
     }
 
+    fn on_encoded(&mut self, now: Timestamp, size: ByteCount) {
+        // A due decision ignores frames from its time on, so it needs not precede this one.
+        self.observation.on_encoded(now, size);
+    }
+
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.decide(now);
         self.observation.on_feedback(now, feedback);
@@ -369,12 +443,13 @@ impl Controller for Concerto {
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
             Input::Time => self.on_time(path.now),
             Input::Lost(lost) => self.on_loss(path.now, lost),
+            Input::Encoded(size) => self.on_encoded(path.now, size),
             Input::FeedbackSent(_) | Input::PictureSkipped => {}
         }
     }
 
     fn allowance(&self, path: &PathView<'_>, in_flight: InFlight) -> Allowance {
-        self.bucket.allowance(path.now, in_flight, self.target, self.target.mul_f64(PACING_FACTOR))
+        self.bucket.allowance(path.now, in_flight, self.target, self.target.mul_f64(self.pacing))
     }
 
     fn pacing_interval(&self, path: &PathView<'_>, in_flight: InFlight) -> Duration {
@@ -422,7 +497,7 @@ mod tests {
 
     #[test]
     fn packets_belong_to_the_report_of_their_feedback() {
-        let mut observation = ConcertoObservation::new(1);
+        let mut observation = ConcertoObservation::new(1, ConcertoInputs::Acknowledged);
         assert!(seen(&mut observation, 0).concat().iter().flatten().all(|&number| number == 0.0));
         // 1,000 bytes per millisecond in two reports: ten packets, then two, one of which is lost.
         for index in 0..10 {
@@ -453,15 +528,37 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_observations_are_finite() {
-        let mut observation = ConcertoObservation::new(2);
+        let mut observation = ConcertoObservation::new(2, ConcertoInputs::Encoded);
         for index in 0..40_000 {
             let at = if index % 3 == 0 { u64::MAX / 2_000_000 - index } else { index / 7 };
             observation
                 .on_feedback(Timestamp::from_millis(index / 100), &feedback(vec![fragment(at, index % 11, 1 << 40)]));
+            observation.on_encoded(Timestamp::from_millis(index / 100), ByteCount::new(1 << 40));
         }
-        assert!(observation.packets.len() <= MAX_PACKETS);
+        assert!(observation.packets.len() <= MAX_PACKETS && observation.frames.len() <= MAX_FRAMES);
         let state = seen(&mut observation, 400).concat();
         assert!(state.iter().flatten().all(|number| number.is_finite() && (0.0..=2.0).contains(number)));
+    }
+
+    #[test]
+    fn encoded_rate_is_known_without_feedback() {
+        let mut observation = ConcertoObservation::new(3, ConcertoInputs::Encoded);
+        // A frame of 12,500 bytes every 100 ms from 1,000 ms on: 1 Mb/s.
+        for frame in 0..20 {
+            observation.on_encoded(Timestamp::from_millis(1_000 + 100 * frame), ByteCount::new(12_500));
+        }
+        let state = seen(&mut observation, 3_000);
+        let rates: Vec<f32> = state[SENT_SIGNAL].concat();
+        let of = |bps: f64| (libm::log(bps / MIN_BPS) / libm::log(MAX_BPS / MIN_BPS)) as f32;
+        assert_eq!(rates[0], 0.0);
+        assert!((rates[rates.len() - 1] - of(1e6)).abs() < 1e-6, "{rates:?}");
+        // 1,500 ms is half a second after the first frame.
+        assert!((rates[rates.len() / 2 - 1] - of(5e5)).abs() < 1e-6, "{rates:?}");
+        assert!(rates.is_sorted());
+        // The other inputs do not have the signal.
+        let mut acknowledged = ConcertoObservation::new(3, ConcertoInputs::Acknowledged);
+        acknowledged.on_encoded(Timestamp::from_millis(2_900), ByteCount::new(12_500));
+        assert!(seen(&mut acknowledged, 3_000).concat().iter().flatten().all(|&number| number == 0.0));
     }
 
     /// Records the inputs of a controller and forwards them.
@@ -473,6 +570,7 @@ mod tests {
 
     enum Event {
         Transmit(Timestamp, ByteCount),
+        Encoded(Timestamp, ByteCount),
         Feedback(Timestamp, Feedback),
         Time(Timestamp),
         Loss(Timestamp, Vec<LostFragment>),
@@ -481,6 +579,7 @@ mod tests {
     fn pass(controller: &mut Concerto, event: &Event) -> Bitrate {
         match event {
             Event::Transmit(now, size) => controller.on_sent(*now, *size),
+            Event::Encoded(now, size) => controller.on_encoded(*now, *size),
             Event::Feedback(now, feedback) => controller.on_feedback(*now, feedback),
             Event::Time(now) => controller.on_time(*now),
             Event::Loss(now, lost) => controller.on_loss(*now, lost),
@@ -506,6 +605,7 @@ mod tests {
                 Input::Feedback(feedback) => self.record(Event::Feedback(path.now, feedback.clone())),
                 Input::Time => self.record(Event::Time(path.now)),
                 Input::Lost(lost) => self.record(Event::Loss(path.now, lost.to_vec())),
+                Input::Encoded(size) => self.record(Event::Encoded(path.now, size)),
                 Input::FeedbackSent(_) | Input::PictureSkipped => {}
             }
         }

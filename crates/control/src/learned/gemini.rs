@@ -19,7 +19,7 @@ use lockstep_units::{Bitrate, Timestamp};
 use super::Observation;
 use super::arrived::{Arrived, linear, scaled};
 use super::receiver::{Fit, Learned, Rule};
-use crate::{BobHeuristic, Estimator, RateBounds};
+use crate::{BobHeuristic, BobRules, Estimator, RateBounds};
 
 /// Length of the model's input. The observation has two more numbers: GCC's estimate, and 1 if the learned one is safe.
 const GIVEN: usize = 5;
@@ -89,7 +89,7 @@ impl GeminiObservation {
         let initial = scaled(bounds.initial.as_bps() as f64);
         Self {
             arrived: Arrived::new(),
-            heuristic: BobHeuristic::with_manual_decisions(bounds),
+            heuristic: BobHeuristic::with_manual_decisions(bounds, BobRules::Released),
             detector: SafetyDetector::default(),
             used: (initial, initial),
         }

@@ -24,7 +24,7 @@ use lockstep_units::{Bitrate, Timestamp};
 use super::Observation;
 use super::arrived::Arrived;
 use super::receiver::{Fit, Learned, Rule};
-use crate::{BobHeuristic, Estimator, PathUse, RateBounds};
+use crate::{BobHeuristic, BobRules, Estimator, PathUse, RateBounds};
 
 const SIGNALS: usize = 6;
 const DECISIONS: usize = 10;
@@ -54,7 +54,7 @@ impl HrccObservation {
     pub fn new() -> Self {
         Self {
             arrived: Arrived::new(),
-            heuristic: BobHeuristic::with_manual_decisions(RateBounds::default()),
+            heuristic: BobHeuristic::with_manual_decisions(RateBounds::default(), BobRules::Released),
             history: VecDeque::from([[0.0; SIGNALS]; DECISIONS]),
             observed: 0,
             since_overuse: 0,

@@ -437,7 +437,7 @@ impl Controller for Lockstep {
             Input::Time => self.on_time(path),
             Input::PictureSkipped => self.on_picture_skipped(),
             Input::Lost(lost) => self.on_loss(lost),
-            Input::FeedbackSent(_) => {}
+            Input::FeedbackSent(_) | Input::Encoded(_) => {}
         }
     }
 

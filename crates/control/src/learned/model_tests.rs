@@ -11,7 +11,7 @@ use prost::Message;
 use crate::closed_loop::setup;
 use crate::learned::Concerto;
 use crate::learned::shipped::Shipped;
-use crate::{Algorithm, ControllerSetup, EstimatorKind, Latency, RateBounds};
+use crate::{Algorithm, BobRules, ControllerSetup, EstimatorKind, Latency, RateBounds};
 
 fn read(model: &onnx::Model) -> Result<Model, ModelError> {
     Model::from_bytes(&model.encode_to_vec())
@@ -53,7 +53,7 @@ fn metadata_of_another_controller_is_refused_and_none_accepted() {
         (Shipped::Concerto, Algorithm::Concerto),
         (Shipped::Rlv, Algorithm::Rlv),
         (Shipped::Lockstep, Algorithm::Lockstep),
-        (Shipped::Bob, Algorithm::Bob),
+        (Shipped::Bob, Algorithm::Bob(BobRules::Released)),
         (Shipped::Hrcc, Algorithm::Hrcc),
         (Shipped::Gemini, Algorithm::Gemini),
     ];
@@ -80,12 +80,54 @@ fn metadata_of_another_controller_is_refused_and_none_accepted() {
 }
 
 #[test]
+fn invalid_entries_of_published_models_are_refused() {
+    let cases = [
+        (Shipped::Bob, "lockstep.heuristic", "printed", "other"),
+        (Shipped::Bob, "lockstep.ranges_bps", "10000,2000000,4000000,6000000,8000000", "10000,2000000"),
+        (Shipped::Bob, "lockstep.ranges_bps", "0,1,2,3,4", "0,1,1,2,3"),
+        (Shipped::Concerto, "lockstep.inputs", "encoded", "decoded"),
+        (Shipped::Concerto, "lockstep.pacing", "1", "0.5"),
+        (Shipped::Rlv, "lockstep.pacing", "2.5", "NaN"),
+    ];
+    for (shipped, key, valid, invalid) in cases {
+        let made = |value: &str| {
+            let entry = Entry { key: key.into(), value: value.into() };
+            let model = with_metadata(shipped, |entries| entries.push(entry.clone()));
+            let algorithm = match shipped {
+                Shipped::Bob => Algorithm::Bob(BobRules::Released),
+                Shipped::Rlv => Algorithm::Rlv,
+                _ => Algorithm::Concerto,
+            };
+            algorithm.controller(&ControllerSetup { model: Some(model), ..setup() }).map(drop)
+        };
+        assert!(made(valid).is_ok(), "{key}={valid}");
+        let error = made(invalid).unwrap_err().to_string();
+        assert!(error.contains(&format!("{key}: expected")), "{error}");
+    }
+}
+
+#[test]
+fn model_paced_at_its_rate_spaces_packets_by_it() {
+    let paced = |value: &str| {
+        let entry = Entry { key: "lockstep.pacing".into(), value: value.into() };
+        let model = with_metadata(Shipped::Concerto, |entries| entries.push(entry.clone()));
+        let setup = setup();
+        let controller = Concerto::new(&setup, "concerto", model).unwrap();
+        let observer = crate::PathObserver::new(setup.payload, &setup.tuning);
+        let path = observer.view(Timestamp::ZERO);
+        crate::Controller::pacing_interval(&controller, &path, crate::InFlight::default())
+    };
+    let (slow, fast) = (paced("1"), paced("2.5"));
+    assert!((slow.as_secs_f64() / fast.as_secs_f64() - 2.5).abs() < 1e-3, "{slow:?} {fast:?}");
+}
+
+#[test]
 fn unknown_estimator_differs_from_a_challenge_model() {
     let named = |name: &str| {
         let entry = Entry { key: "lockstep.controller".into(), value: name.into() };
         EstimatorKind::of_model(&with_metadata(Shipped::Bob, |entries| *entries = vec![entry.clone()]))
     };
-    assert_eq!(named("bob"), Ok(EstimatorKind::Bob));
+    assert_eq!(named("bob"), Ok(EstimatorKind::Bob(BobRules::Released)));
     assert_eq!(EstimatorKind::of_model(&with_metadata(Shipped::Bob, Vec::clear)), Ok(EstimatorKind::Mmsys24));
     for name in ["lockstep", "nobody", ""] {
         let error = named(name).unwrap_err().to_string();
@@ -177,11 +219,17 @@ fn model_of_another_estimator_is_refused_with_its_name() {
 
     let challenge = Arc::new(read(&challenge_model()).unwrap());
     let concerto = Shipped::Concerto.model().unwrap();
-    for kind in [EstimatorKind::Bob, EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24] {
+    for kind in
+        [EstimatorKind::Bob(BobRules::Released), EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24]
+    {
         let error = kind.with_model(RateBounds::default(), Some(Arc::clone(&concerto))).err().unwrap();
         assert!(matches!(error, AlgorithmError::Model(ModelError::Unfit(_))), "{error}");
     }
-    let error = EstimatorKind::Bob.with_model(RateBounds::default(), Some(challenge)).err().unwrap().to_string();
+    let error = EstimatorKind::Bob(BobRules::Released)
+        .with_model(RateBounds::default(), Some(challenge))
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("3 inputs"), "{error}");
     let mut short = challenge_model();
     short.graph.as_mut().unwrap().input[0] = port("obs", &[1, 1, 149]);

@@ -12,6 +12,8 @@ pub trait Observation: Send {
     fn shape(&self) -> Vec<usize>;
     /// The sender sent a datagram of `size` bytes.
     fn on_transmit(&mut self, _now: Timestamp, _size: ByteCount) {}
+    /// The encoder at the sender finished a frame of `size` bytes, headers included.
+    fn on_encoded(&mut self, _now: Timestamp, _size: ByteCount) {}
     /// The sender received feedback.
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
     /// The sender declared fragments lost.

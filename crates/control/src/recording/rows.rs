@@ -52,6 +52,10 @@ pub(super) enum Row {
         at_ns: u64,
         bytes: u64,
     },
+    Encoded {
+        at_ns: u64,
+        bytes: u64,
+    },
     FeedbackSent {
         at_ns: u64,
         bytes: u64,
@@ -153,6 +157,7 @@ impl Row {
     fn input(at_ns: u64, input: &RecordedInput) -> Self {
         match input {
             RecordedInput::Sent(size) => Self::Sent { at_ns, bytes: size.get() },
+            RecordedInput::Encoded(size) => Self::Encoded { at_ns, bytes: size.get() },
             RecordedInput::FeedbackSent(size) => Self::FeedbackSent { at_ns, bytes: size.get() },
             RecordedInput::Feedback(feedback) => Self::Feedback {
                 at_ns,
@@ -208,6 +213,7 @@ impl Row {
         let answer = |answer| Ok(Some(Event::Answer(answer)));
         match self {
             Self::Sent { at_ns, bytes } => input(at_ns, RecordedInput::Sent(size(bytes)?)),
+            Self::Encoded { at_ns, bytes } => input(at_ns, RecordedInput::Encoded(size(bytes)?)),
             Self::FeedbackSent { at_ns, bytes } => input(at_ns, RecordedInput::FeedbackSent(size(bytes)?)),
             Self::Feedback {
                 at_ns,

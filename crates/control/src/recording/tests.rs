@@ -86,6 +86,7 @@ fn input() -> impl Strategy<Value = RecordedInput> {
     prop_oneof![
         size().prop_map(RecordedInput::Sent),
         size().prop_map(RecordedInput::FeedbackSent),
+        size().prop_map(RecordedInput::Encoded),
         feedback().prop_map(RecordedInput::Feedback),
         Just(RecordedInput::Time),
         prop::collection::vec(lost, 0..5).prop_map(RecordedInput::Lost),

@@ -51,6 +51,10 @@ enum Study {
     ///
     /// No controller was trained on the traces.
     Lockstep(ModuleArguments),
+    /// Every result that the papers of Salsify, Concerto and BoB print, and the same one measured here.
+    ///
+    /// Runs the other studies in parts that resume, and writes one HTML book and a Parquet table.
+    Papers(ModuleArguments),
     /// Reproduce Salsify's ablation: without grace period, with a conventional codec, and with a conventional
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -74,6 +78,8 @@ pub(super) enum Budget {
     Small,
     /// The full study.
     Full,
+    /// The paper's own amount.
+    Paper,
 }
 
 impl Budget {
@@ -82,12 +88,13 @@ impl Budget {
         match self {
             Self::Small => "small",
             Self::Full => "full",
+            Self::Paper => "paper",
         }
     }
 }
 
 /// Options that every study decides itself, such as codec and controller.
-pub(super) const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
+pub(super) const DECIDED: [&str; 6] = ["codec", "controller", "estimator", "latency", "grace_period", "as_published"];
 
 /// Refuses options that a command decides itself. `given` tells whether an option was given.
 pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
@@ -122,6 +129,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             fidelity::run(arguments, given("codec"))
         }
         Study::Lockstep(arguments) => learned("lockstep", arguments),
+        Study::Papers(arguments) => learned("papers", arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
             salsify::run(arguments)

@@ -132,6 +132,7 @@ pub const SCORES: &[(&str, Score)] = &[
     ("qoe_d_schedule", |scores| scores.qoe_d_schedule),
     ("target_smoothness_bps", |scores| scores.target_smoothness_bps),
     ("estimate_smape_percent", |scores| scores.estimate_smape_percent),
+    ("estimate_smape", |scores| scores.estimate_smape),
     ("estimate_accuracy", |scores| scores.estimate_accuracy),
     ("network_delay", |scores| scores.network.map(|network| network.delay)),
     ("network_rate", |scores| scores.network.map(|network| network.rate)),

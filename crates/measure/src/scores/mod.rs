@@ -92,6 +92,28 @@ pub struct FrameCounts {
     pub recovery: u64,
 }
 
+/// States that both ends hold: means over the coded pictures, without the empty state.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StateScores {
+    /// Number of states at the sender.
+    pub sender: f64,
+    /// Number of states at the receiver, by its acknowledgements.
+    pub receiver: f64,
+    /// Bytes that one state holds by itself. States share pictures, so several need less; none without pixels.
+    pub bytes: Option<f64>,
+}
+
+/// Choices among the candidates of coded pictures, as shares (0-1) that sum to 1 (Salsify, section 5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceScores {
+    /// The largest candidate was sent: the better version.
+    pub better: f64,
+    /// A smaller candidate was sent.
+    pub worse: f64,
+    /// No candidate was sent.
+    pub none: f64,
+}
+
 /// Scores of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
@@ -118,6 +140,12 @@ pub struct Scores {
     pub link_utilisation: f64,
     /// Number of frames by outcome.
     pub frames: FrameCounts,
+    /// States that both ends hold; `None` if no picture was coded.
+    #[serde(default)]
+    pub states: Option<StateScores>,
+    /// Choices among candidates; `None` if no picture was coded.
+    #[serde(default)]
+    pub choices: Option<ChoiceScores>,
     /// Share (0-1) of each binding limit ([`LimitedBy`]) in the captured pictures for which it is known.
     #[serde(default)]
     pub limited_by: BTreeMap<LimitedBy, f64>,
@@ -163,6 +191,9 @@ pub struct Scores {
     /// Symmetric mean absolute percentage error of the estimate against the capacity, 0-200. It is the mean of 100 |e -
     /// c| / ((e + c) / 2) over the points of the series.
     pub estimate_smape_percent: Option<f64>,
+    /// The same error in the range of BoB's paper (IEEE TMM 2022), 0-2.
+    #[serde(default)]
+    pub estimate_smape: Option<f64>,
     /// BoB's prediction accuracy (IEEE TMM 2022), 0-1: 1 - sMAPE / 2, with an sMAPE of 0 to 2.
     pub estimate_accuracy: Option<f64>,
     /// Network score of the MMSys'21 challenge.
@@ -222,6 +253,9 @@ pub(crate) struct FrameScores {
     psnr_db: Sum,
     limited_by: BTreeMap<LimitedBy, u64>,
     fill: Sum,
+    states: [Sum; 3],
+    /// Number of coded pictures of which the largest, a smaller, or no candidate was sent.
+    choices: [u64; 3],
     over: u64,
     smoothness: Smoothness,
     steps: TargetSteps,
@@ -261,6 +295,8 @@ impl FrameScores {
             psnr_db: Sum::default(),
             limited_by: BTreeMap::new(),
             fill: Sum::default(),
+            states: [Sum::default(); 3],
+            choices: [0; 3],
             over: 0,
             smoothness: Smoothness::new(start, frame_interval),
             steps: TargetSteps::new(start),
@@ -307,6 +343,18 @@ impl FrameScores {
         }
         if let Some(limit) = record.limited_by {
             *self.limited_by.entry(limit).or_default() += 1;
+        }
+        let [sender, receiver] = [record.sender_states, record.receiver_states].map(|states| states.map(f64::from));
+        for (sum, value) in self.states.iter_mut().zip([sender, receiver, record.state_size.map(ByteCount::as_f64)]) {
+            value.into_iter().for_each(|value| sum.add(value));
+        }
+        if let Some(largest) = record.candidates.iter().max() {
+            let choice = match record.size {
+                Some(size) if size == *largest => 0,
+                Some(_) => 1,
+                None => 2,
+            };
+            self.choices[choice] += 1;
         }
         if record.outcome == Outcome::Sent {
             self.counts.sent += 1;
@@ -356,6 +404,7 @@ impl FrameScores {
         let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
         let SmoothnessScores { frames_per_second, harmonic_frame_rate, freezes } = self.smoothness.scores(self.end);
         let packets = recorder.packets();
+        let ([sender, receiver, bytes], coded) = (self.states, self.choices.iter().sum::<u64>());
         Scores {
             scored_seconds: length.as_secs_f64(),
             video_delay_ms,
@@ -367,6 +416,15 @@ impl FrameScores {
             throughput_bps: Bitrate::mean(delivered, length).as_bps(),
             link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
             frames,
+            states: sender.mean().zip(receiver.mean()).map(|(sender, receiver)| StateScores {
+                sender,
+                receiver,
+                bytes: bytes.mean(),
+            }),
+            choices: (coded > 0).then(|| {
+                let [better, worse, none] = self.choices.map(|count| count as f64 / coded as f64);
+                ChoiceScores { better, worse, none }
+            }),
             limited_by: shares(&self.limited_by),
             fill: self.fill.mean(),
             overshoot_ratio: (frames.sent > 0).then(|| self.over as f64 / frames.sent as f64),
@@ -382,7 +440,8 @@ impl FrameScores {
             queueing_delay_ms: packets.queueing_delay_ms(),
             packet_loss: packets.loss(),
             target_smoothness_bps: self.steps.mean(length),
-            estimate_smape_percent: target.smape_percent,
+            estimate_smape_percent: target.smape.map(|error| 100.0 * error),
+            estimate_smape: target.smape,
             estimate_accuracy: target.accuracy,
             network: NetworkScores::of(packets, length, capacity),
             vmaf: None,
@@ -436,6 +495,24 @@ mod tests {
         let (all, displayed) = (scores.video_delay_ms.unwrap(), scores.displayed_delay_ms.unwrap());
         assert!((all.mean - (50.0 + 260.0 + 160.0 + 60.0) / 4.0).abs() < 1e-6, "{all:?}");
         assert!((displayed.mean - 55.0).abs() < 1e-6 && (displayed.p50 - 55.0).abs() < 1e-6, "{displayed:?}");
+    }
+
+    #[test]
+    fn choices_and_states_are_means_of_coded_pictures() {
+        let sizes = [Some(900), Some(400), None, None];
+        let mut records: Vec<FrameRecord> = (0..4).map(|capture| record(capture, None)).collect();
+        for (record, size) in records.iter_mut().zip(sizes).take(3) {
+            record.candidates = [900, 400].map(ByteCount::new).to_vec();
+            record.size = size.map(ByteCount::new);
+            record.state_size = record.size.map(|_| ByteCount::new(5_000));
+            (record.sender_states, record.receiver_states) = (Some(1 + record.capture as u16), Some(1));
+        }
+        let (scores, _) = score_of(&records, recorder(), Duration::from_secs(1));
+        let third = 1.0 / 3.0;
+        assert_eq!(scores.choices, Some(ChoiceScores { better: third, worse: third, none: third }));
+        assert_eq!(scores.states, Some(StateScores { sender: 2.0, receiver: 1.0, bytes: Some(5_000.0) }));
+        let (uncoded, _) = score_of(&records[3..], recorder(), Duration::from_secs(1));
+        assert_eq!((uncoded.choices, uncoded.states), (None, None));
     }
 
     #[test]
@@ -494,6 +571,7 @@ mod tests {
         let (scores, series) = score_of(&records, recorder(), Duration::from_millis(500));
         assert_eq!(series.target_bps, [400_000, 400_000, 400_000, 800_000, 800_000].map(Some));
         assert_eq!((scores.target_smoothness_bps, scores.estimate_accuracy), (Some(100_000.0), Some(1.0)));
+        assert_eq!((scores.estimate_smape, scores.estimate_smape_percent), (Some(0.0), Some(0.0)));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! - rate = min(1, received rate / mean capacity). The rate covers the time from the first to the last arrival.
 //! - loss = share of gaps among the sequence numbers. Losses after the last arrival do not count.
 //!
-//! The challenge weights them as 100 (0.2 delay + 0.2 rate + 0.3 (1 - loss)). The paper of BoB (MMSys'21) prints
+//! The challenge weights them as 100 (0.2 delay + 0.2 rate + 0.3 (1 - loss)). The paper of BoB (IEEE TMM 2022) prints
 //! numbers that match 100 (0.1 delay + 0.5 rate + 0.1 (1 - loss)). Both leave 30 points to the video: 0.3 times its
 //! VMAF of 0-100.
 

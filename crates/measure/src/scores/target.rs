@@ -10,7 +10,8 @@ use crate::series::{SERIES_INTERVAL, Series};
 /// Accuracy of the estimate over the points of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TargetScores {
-    pub(super) smape_percent: Option<f64>,
+    /// 0-2.
+    pub(super) smape: Option<f64>,
     /// 1 - sMAPE / 2 with an sMAPE of 0 to 2 (BoB, IEEE TMM 2022, section IV), 0-1.
     pub(super) accuracy: Option<f64>,
 }
@@ -23,8 +24,8 @@ impl TargetScores {
             .zip(&series.capacity_bps)
             .filter_map(|(&estimate, &capacity)| Some((estimate? as f64, capacity as f64)))
             .collect();
-        let smape_percent = symmetric_mean_absolute_percentage_error(&pairs);
-        Self { smape_percent, accuracy: smape_percent.map(|error| 1.0 - error / 200.0) }
+        let smape = symmetric_mean_absolute_percentage_error(&pairs);
+        Self { smape, accuracy: smape.map(|error| 1.0 - error / 2.0) }
     }
 }
 
@@ -78,11 +79,11 @@ fn whole_intervals(time: Duration) -> u64 {
     (time.as_nanos() / SERIES_INTERVAL.as_nanos()) as u64
 }
 
-/// sMAPE of (estimate, truth) pairs: mean of 100 |e - c| / ((|e| + |c|) / 2), 0-200. A pair of zeros has no error.
+/// sMAPE of (estimate, truth) pairs: mean of |e - c| / ((|e| + |c|) / 2), 0-2. A pair of zeros has no error.
 pub(super) fn symmetric_mean_absolute_percentage_error(pairs: &[(f64, f64)]) -> Option<f64> {
     let error = |&(estimate, truth): &(f64, f64)| {
         let middle = (estimate.abs() + truth.abs()) / 2.0;
-        if middle > 0.0 { 100.0 * (estimate - truth).abs() / middle } else { 0.0 }
+        if middle > 0.0 { (estimate - truth).abs() / middle } else { 0.0 }
     };
     mean(pairs.iter().map(error))
 }
@@ -107,7 +108,7 @@ mod tests {
         let error = |estimate| symmetric_mean_absolute_percentage_error(&[(estimate, 100.0)]).unwrap();
         assert!((error(50.0) - 100.0 * 50.0 / 75.0).abs() < 1e-9);
         assert!((error(50.0) - error(200.0)).abs() < 1e-9);
-        assert_eq!(symmetric_mean_absolute_percentage_error(&[(0.0, 0.0), (7.0, 0.0)]), Some(100.0));
+        assert_eq!(symmetric_mean_absolute_percentage_error(&[(0.0, 0.0), (7.0, 0.0)]), Some(1.0));
     }
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
         };
         // Errors of 40 / 80, 80 / 40 and 200 / 200: an sMAPE of 3.5 / 3 on the paper's scale of 0 to 2.
         let scores = TargetScores::of(&series);
-        assert!((scores.smape_percent.unwrap() - 100.0 * 3.5 / 3.0).abs() < 1e-9);
+        assert!((scores.smape.unwrap() - 3.5 / 3.0).abs() < 1e-12);
         assert!((scores.accuracy.unwrap() - (1.0 - 3.5 / 3.0 / 2.0)).abs() < 1e-12);
         assert_eq!(TargetScores::of(&Series::default()).accuracy, None);
     }

@@ -104,6 +104,12 @@ impl AgentController {
         self.bucket.on_transmit(now, size, self.target());
     }
 
+    fn on_encoded(&mut self, now: Timestamp, size: ByteCount) {
+        if let Some(mut observation) = self.agent.observation.get() {
+            observation.on_encoded(now, size);
+        }
+    }
+
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         if let Some(mut observation) = self.agent.observation.get() {
             observation.on_loss(now, lost);
@@ -128,6 +134,7 @@ impl Controller for AgentController {
             Input::Sent(size) => self.on_sent(path.now, size),
             Input::Lost(lost) => self.on_loss(path.now, lost),
             Input::Feedback(feedback) => self.on_feedback(path.now, feedback),
+            Input::Encoded(size) => self.on_encoded(path.now, size),
             Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
     }

@@ -42,8 +42,11 @@ pub const FEATURES: [Feature; 22] = [
     feature("ssim", "mean luma SSIM of the frames shown, 0-1"),
     feature("frozen_ms", "time for which the picture was frozen, counted when it moves again"),
     feature("capacity_bps", "capacity of the link over the step; no end knows it"),
-    feature("next_capacity_bps", "capacity of the link over the next step; for experts"),
-    feature("queued_bytes", "bytes in the link's queue; no end knows it"),
+    feature(
+        "next_capacity_bps",
+        "capacity of the link over the next step, half of it beside cross traffic; for experts",
+    ),
+    feature("queued_bytes", "bytes in the link's queue, zero beside cross traffic; no end knows it"),
 ];
 
 /// Feature values of one step.

@@ -3,10 +3,12 @@
 //! An episode is a call over a randomly drawn path. A step is one feedback window; an action is a bit rate.
 
 mod agent;
+mod company;
 mod features;
 mod pictures;
 mod vector;
 
+use std::iter;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +22,14 @@ use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, REVE
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
-use crate::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use crate::any_flow::AnyFlow;
+use crate::modelled::{FeedbackInterval, ModelledSetting};
 use crate::modelled_clip::{ClipCurves, ModelledClip};
 use crate::network::Network;
 use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
+pub use company::Company;
 pub use features::{FEATURES, Feature, Features};
 pub use pictures::TrainingSetting;
 pub use vector::{EnvironmentError, MAX_ENVIRONMENTS, Seeds, VectorEnvironment};
@@ -68,6 +72,10 @@ pub struct EnvironmentSetting {
     pub call: ModelledSetting,
     /// Intervals of acknowledgements; each episode draws one. If empty, `call` determines the interval.
     pub feedback: Vec<FeedbackInterval>,
+    /// Share of episodes with cross traffic, 0-1.
+    pub shared: f64,
+    /// Kinds of cross traffic; each such episode draws one.
+    pub cross_traffic: Vec<Company>,
 }
 
 impl EnvironmentSetting {
@@ -94,6 +102,8 @@ impl EnvironmentSetting {
             },
             call: ModelledSetting::new(),
             feedback: Vec::new(),
+            shared: 0.0,
+            cross_traffic: Vec::new(),
         }
     }
 
@@ -115,6 +125,9 @@ impl EnvironmentSetting {
         if !(0.0..=1.0).contains(self.loss.start()) || !(0.0..=1.0).contains(self.loss.end()) || self.loss.is_empty() {
             return wrong("expected a range of loss within 0 to 1");
         }
+        if !(0.0..=1.0).contains(&self.shared) || (self.shared > 0.0 && self.cross_traffic.is_empty()) {
+            return wrong("expected a share of episodes with cross traffic within 0 to 1, and kinds of cross traffic");
+        }
         if self.step < Duration::from_millis(10) || self.step > Duration::from_secs(60) || self.steps == 0 {
             return wrong("expected steps of 10 ms to 60 s, and at least one per episode");
         }
@@ -131,7 +144,9 @@ pub struct Environment {
     generator: Pcg64,
     rate: AgentRate,
     observation: AgentObservation,
-    network: Network<ModelledCall>,
+    network: Network<AnyFlow>,
+    /// Times at which cross traffic shares the link.
+    shared: Activity,
     steps: u32,
 }
 
@@ -145,8 +160,8 @@ impl Environment {
         let mut generator = Pcg64::seed_from_u64(seed);
         let rate = AgentRate::new(setting.bounds.initial);
         let observation = AgentObservation::new(setting.observation.map(ObservationKind::make));
-        let network = episode(&setting, &rate, &observation, &mut generator)?;
-        Ok(Self { setting, generator, rate, observation, network, steps: 0 })
+        let (network, shared) = episode(&setting, &rate, &observation, &mut generator)?;
+        Ok(Self { setting, generator, rate, observation, network, shared, steps: 0 })
     }
 
     /// Starts a new episode. With `seed`, the random generator is seeded again.
@@ -159,17 +174,22 @@ impl Environment {
         }
         self.rate.set(self.setting.bounds.initial);
         self.observation = AgentObservation::new(self.setting.observation.map(ObservationKind::make));
-        self.network = episode(&self.setting, &self.rate, &self.observation, &mut self.generator)?;
+        (self.network, self.shared) = episode(&self.setting, &self.rate, &self.observation, &mut self.generator)?;
         self.steps = 0;
         let mut features = Features::default();
         features.set("target_bps", self.setting.bounds.initial.as_bps() as f64);
-        features.set("next_capacity_bps", self.capacity(Timestamp::ZERO).as_bps() as f64);
+        features.set("next_capacity_bps", self.fair_share(Timestamp::ZERO).as_bps() as f64);
         Ok(features)
     }
 
     fn capacity(&self, from: Timestamp) -> Bitrate {
         let bytes = self.network.capacity_between(from, from + self.setting.step);
         Bitrate::mean(bytes, self.setting.step)
+    }
+
+    /// The agent's share of the capacity of the step from `from`: half of it beside cross traffic.
+    fn fair_share(&self, from: Timestamp) -> Bitrate {
+        self.capacity(from).mul_f64(if self.shared.contains(from) { 0.5 } else { 1.0 })
     }
 
     /// Writes the model's current observation to `into`, whose length must match. Does nothing if there is no
@@ -192,15 +212,19 @@ impl Environment {
         let to = from + self.setting.step;
         self.network.run_until(to);
         self.steps += 1;
-        let capacity = [from, to].map(|moment| self.capacity(moment));
-        let call = &mut self.network.flows_mut()[0];
+        let capacity = [self.capacity(from), self.fair_share(to)];
+        let is_shared = self.shared.contains(to);
+        let Some(AnyFlow::Modelled(call)) = self.network.flows_mut().first_mut() else {
+            return (Features::default(), true);
+        };
         let (frames, arrivals) = call.steps().map(StepStatistics::take).unwrap_or_default();
         let status = call.sender().status(to);
         let round_trip = status.round_trip_time;
+        // Cross traffic may keep the queue full. Waiting until it is empty would starve the agent.
         let queued = self.network.links().first().map_or(ByteCount::ZERO, |link| link.queued().bytes);
         let mut features =
             features::observe(&self.setting, to, &arrivals, &frames, status.target, round_trip, capacity);
-        features.set("queued_bytes", queued.as_f64());
+        features.set("queued_bytes", if is_shared { 0.0 } else { queued.as_f64() });
         (features, self.steps >= self.setting.steps)
     }
 }
@@ -234,20 +258,22 @@ impl Drawn {
         Self { forward, reverse, clip, seed }
     }
 
-    /// Network with the call and its two links.
+    /// Network with the call, cross traffic if there is any, and the two links that they share.
     fn network(
         self,
         call: &ModelledSetting,
         controller: Box<dyn Controller>,
         estimator: Box<dyn Estimator>,
-    ) -> Result<Network<ModelledCall>, EnvironmentError> {
+        other: Option<AnyFlow>,
+    ) -> Result<Network<AnyFlow>, EnvironmentError> {
         let Self { forward, reverse, clip, seed } = self;
         let activity = Activity::between(Timestamp::ZERO, Timestamp::MAX);
         let call = ModelledSetting { activity, ..call.clone() };
         let clip = ModelledClip::new(clip, call.frame_interval(), seed);
         let call = call.call(controller, estimator, clip);
         let link = |config, seed| Link::new(config, seed).map_err(|error: ConfigError| EnvironmentError::Link(error));
-        Ok(Network::new(vec![call.unlogged()], link(forward, seed)?, link(reverse, seed ^ 1)?))
+        let flows = iter::once(AnyFlow::Modelled(Box::new(call.unlogged()))).chain(other).collect();
+        Ok(Network::new(flows, link(forward, seed)?, link(reverse, seed ^ 1)?))
     }
 }
 
@@ -261,7 +287,7 @@ fn episode(
     rate: &AgentRate,
     observation: &AgentObservation,
     generator: &mut Pcg64,
-) -> Result<Network<ModelledCall>, EnvironmentError> {
+) -> Result<(Network<AnyFlow>, Activity), EnvironmentError> {
     let drawn = Drawn::from(setting, generator);
     let feedback = draw_one(&setting.feedback, generator).unwrap_or(setting.call.feedback);
     let call = ModelledSetting { feedback, ..setting.call.clone() };
@@ -282,5 +308,15 @@ fn episode(
     } else {
         Box::new(AgentController::new(agent(sender), &control))
     };
-    drawn.network(&call, controller, Box::new(AgentEstimator(agent(receiver))))
+    let length = setting.step * setting.steps;
+    let is_shared = setting.shared > 0.0 && generator.random::<f64>() < setting.shared;
+    let activity = if is_shared { company::draw_activity(length, generator) } else { Activity::of([]) };
+    let other = if is_shared {
+        let kind = &setting.cross_traffic[generator.random_range(0..setting.cross_traffic.len())];
+        Some(kind.flow(activity.clone(), &call, &control, drawn.clip.clone(), generator.random())?)
+    } else {
+        None
+    };
+    let estimator = Box::new(AgentEstimator(agent(receiver)));
+    Ok((drawn.network(&call, controller, estimator, other)?, activity))
 }

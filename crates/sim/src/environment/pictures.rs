@@ -199,7 +199,7 @@ impl TrainingSetting {
         let controller = controller.with_training_samples(known_path(&drawn.forward, Timestamp::ZERO));
         let controller = Shared(Arc::new(Mutex::new(controller)));
         let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
-        let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;
+        let mut network = drawn.network(&call, Box::new(controller.clone()), estimator, None)?;
         // Runs slightly longer, so that the last picture has one.
         network.run_until(Timestamp::ZERO + frame_rate.time_of(u64::from(self.pictures) + 2));
         Ok(controller)

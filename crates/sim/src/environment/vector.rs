@@ -25,6 +25,9 @@ pub enum EnvironmentError {
     /// A link is invalid.
     #[error("cannot set up the environment's link: {0}")]
     Link(#[from] ConfigError),
+    /// The controller of the cross traffic cannot be made.
+    #[error("cannot set up the environment's cross traffic: {0}")]
+    CrossTraffic(String),
     /// Zero environments or too many.
     #[error("cannot create {0} environments: expected 1 to {MAX_ENVIRONMENTS}")]
     Count(usize),
@@ -300,6 +303,38 @@ mod tests {
             let digest = features.iter().fold(0_u64, |digest, value| digest.rotate_left(5) ^ value.to_bits());
             assert_eq!(digest, recorded, "{place:?}: {digest:#018x}");
         }
+    }
+
+    fn shared_by(kind: &str) -> EnvironmentSetting {
+        let traces = vec![Trace::from_spec("constant:2mbps").unwrap()];
+        EnvironmentSetting { traces, shared: 1.0, cross_traffic: vec![kind.parse().unwrap()], steps: 100, ..setting() }
+    }
+
+    /// Sums of a feature over the steps in which the link is shared, and over the others.
+    fn sums(features: &[f64], name: &str) -> [f64; 2] {
+        let place = |name| FEATURES.iter().position(|feature| feature.name == name).unwrap();
+        let (shared, other): (Vec<_>, Vec<_>) = features
+            .chunks_exact(FEATURES.len())
+            .partition(|row| row[place("next_capacity_bps")] < 0.75 * row[place("capacity_bps")]);
+        [shared, other]
+            .map(|rows: Vec<&[f64]>| rows.iter().map(|row| row[place(name)]).sum::<f64>() / rows.len() as f64)
+    }
+
+    #[test]
+    fn cross_traffic_delays_the_agent_while_it_is_active() {
+        for kind in ["tcp", "gcc"] {
+            let (features, _) = run(shared_by(kind), 2, |_, _| 1e6);
+            let [shared, alone] = sums(&features, "delay_ms");
+            assert!(shared > 1.2 * alone, "{kind}: {shared} ms beside it, {alone} ms alone");
+            assert_eq!(sums(&features, "queued_bytes")[0], 0.0);
+        }
+    }
+
+    #[test]
+    fn cross_traffic_of_unknown_kind_is_refused() {
+        assert!("tpc".parse::<super::super::Company>().is_err());
+        let none = EnvironmentSetting { shared: 0.5, ..setting() };
+        assert!(matches!(VectorEnvironment::new(none, 1, 0, 1), Err(EnvironmentError::Setting(_))));
     }
 
     #[test]

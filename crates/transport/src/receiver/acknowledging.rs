@@ -111,6 +111,11 @@ impl Acknowledging {
         self.on_verdict();
     }
 
+    pub(super) fn acknowledge_each_fragment(&mut self) {
+        self.feedback = FeedbackInterval::EveryFragment;
+        self.due_at = Timestamp::ZERO;
+    }
+
     pub(super) fn set_estimate(&mut self, estimate: Estimate) {
         self.estimate = estimate;
     }
@@ -281,6 +286,18 @@ mod tests {
         ends.0.on_verdict();
         assert_eq!(ends.0.poll_timeout(), Some(Timestamp::ZERO));
         assert!(ends.0.is_due(AT));
+    }
+
+    #[test]
+    fn each_arrival_is_acknowledged_at_once_on_request() {
+        let mut ends = acknowledged(FeedbackInterval::Aggregated(Duration::from_millis(20)));
+        ends.0.acknowledge_each_fragment();
+        for sequence in 1..4 {
+            assert!(!ends.0.is_due(AT));
+            arrive(&mut ends, sequence);
+            assert!(ends.0.is_due(AT));
+            assert_eq!(make(&mut ends).unwrap().fragments.last().map(|listed| listed.frame), Some(sequence as u32));
+        }
     }
 
     #[test]
