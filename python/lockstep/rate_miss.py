@@ -8,6 +8,7 @@ bottleneck. libvpx's one-pass constant bit rate runs in `vpxenc` with WebRTC's s
 import argparse
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,10 @@ class RateMissError(Exception):
 
 @dataclass(frozen=True)
 class Miss:
-    """Deviations of one encoder from one target on one clip, per second: |rate - target| / target."""
+    """Deviations of one encoder from one target on one clip, per second: |rate - target| / target.
+
+    `deviation` is the standard deviation of rate / target over the seconds, `peak` its maximum.
+    """
 
     clip: str
     encoder: str
@@ -57,6 +61,8 @@ class Miss:
     p95: float
     most: float
     rate_kbps: float
+    deviation: float
+    peak: float
 
 
 def miss(clip: str, encoder: str, kbps: int, frames: Iterable[tuple[float, float]], length: float) -> Miss:
@@ -72,11 +78,13 @@ def miss(clip: str, encoder: str, kbps: int, frames: Iterable[tuple[float, float
     seconds = int(length + 1e-6)
     if seconds < 1:
         raise RateMissError(f"{clip}: shorter than a second")
-    deviations = sorted(abs(bits[second] / (1e3 * kbps) - 1) for second in range(seconds))
+    shares = [bits[second] / (1e3 * kbps) for second in range(seconds)]
+    deviations = sorted(abs(share - 1) for share in shares)
     # The smallest value that 95 % do not exceed.
     p95 = deviations[-(-95 * seconds // 100) - 1]
     rate = sum(bits[second] for second in range(seconds)) / seconds / 1e3
-    return Miss(clip, encoder, kbps, seconds, sum(deviations) / seconds, p95, deviations[-1], rate)
+    mean = sum(deviations) / seconds
+    return Miss(clip, encoder, kbps, seconds, mean, p95, deviations[-1], rate, statistics.pstdev(shares), max(shares))
 
 
 def ivf_frames(content: bytes) -> list[tuple[float, float]]:
@@ -203,14 +211,17 @@ def study(options: argparse.Namespace) -> list[Miss]:
 def show(misses: list[Miss]) -> None:
     """Prints the means over the clips, one line for each target."""
     encoders = sorted({miss.encoder for miss in misses})
-    print("target kb/s" + "".join(f"{encoder + ': mean':>26}{'p95':>8}{'most':>8}" for encoder in encoders))
+    print("target kb/s" + "".join(f"{encoder + ': mean':>26}{'p95':>8}{'most':>8}{'std':>8}" for encoder in encoders))
     for kbps in sorted({miss.target_kbps for miss in misses}):
         line = f"{kbps:>11}"
         for encoder in encoders:
             of = [miss for miss in misses if (miss.encoder, miss.target_kbps) == (encoder, kbps)]
-            figures = (sum(values) / len(of) for values in zip(*((m.mean, m.p95, m.most) for m in of), strict=True))
-            mean, p95, most = (f"{100 * figure:.0f} %" for figure in figures)
-            line += f"{mean:>26}{p95:>8}{most:>8}"
+            figures = (
+                sum(values) / len(of)
+                for values in zip(*((m.mean, m.p95, m.most, m.deviation) for m in of), strict=True)
+            )
+            mean, p95, most, deviation = (f"{100 * figure:.0f} %" for figure in figures)
+            line += f"{mean:>26}{p95:>8}{most:>8}{deviation:>8}"
         print(line)
 
 

@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from lockstep.sources_plot import SOURCES
-from lockstep.studies import concerto
+from lockstep.studies import concerto, observation
 from lockstep.studies.observation import LADDERS, LINK_MEANS, TRIED_MODELLED_SECONDS, against_full, links
 from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
 from lockstep.study import TRIED_SECONDS, summary
@@ -20,6 +20,15 @@ import json, sys
 arguments = sys.argv[1:]
 with open({log!r}, "a") as log:
     log.write(json.dumps(arguments) + "\\n")
+if arguments[0] == "simulate":
+    import polars
+    # Every second has a half or twice the rate.
+    kbps = int(arguments[arguments.index("--controller") + 1].removeprefix("fixed:").removesuffix("kbps"))
+    sizes = [62.5 * kbps * (0.5 if index % 2 else 2.0) for index in range(4)]
+    rows = [{{"captured_at": at + half, "outcome": "sent", "size": size, "fragments": 0}}
+            for at, size in enumerate(sizes) for half in (0.0, 0.5)]
+    polars.DataFrame(rows).write_parquet(arguments[arguments.index("--frames") + 1])
+    sys.exit()
 links, seed = arguments[arguments.index("--links") + 1], int(arguments[arguments.index("--seeds") + 1])
 if seed == {failing}:
     sys.exit("lockstep: no room on the device")
@@ -30,9 +39,10 @@ for control in {ladders!r} + ["another"]:
         rate = (75 + 5 * seed) * 10_000 if source == "video" else 1_000_000
         both = {{"control": control, "source": source, "seed": seed, "trace": "constant"}}
         calls.append({{**both, "throughput_bps": rate, "link_utilisation": 0.5, "one_way_delay_ms": None,
-                      "packet_loss": 0.01, "reduction_ms": None, "recovery_ms": None, "target_updates": 3,
-                      "samples_a_second": 50.0}})
-        recoveries.append({{**both, "seconds": 10.0 * seed, "came_back": seed < 3, "samples_a_second": 50.0,
+                      "packet_loss": 0.01, "reduction": 0.5, "reduction_ms": None, "recovery_ms": None,
+                      "target_updates": 3, "samples_a_second": 50.0}})
+        recoveries.append({{**both, "seconds": 10.0 * seed, "came_back": seed < 3, "reduction": None,
+                           "samples_a_second": 25.0 if source == "video" else 50.0,
                            "received_bps": [rate] * 80, "capacity_bps": [1_000_000] * 80}})
 print(json.dumps({{"calls": calls if links == "varying" else [],
                   "recoveries": recoveries if links == "returning" else []}}))
@@ -46,6 +56,8 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     install(tmp_path, recorded)
     monkeypatch.setenv("LOCKSTEP_COMMAND", str(tmp_path / "lockstep"))
     monkeypatch.setattr(concerto, "torch_missing", lambda: True)
+    monkeypatch.setattr(observation, "TARGETS_KBPS", (100, 1_000))
+    monkeypatch.setattr(observation, "approach_seconds", lambda cell: 1.5 * cell["seed"])
     return recorded
 
 
@@ -68,7 +80,8 @@ def arguments_of(recorded: Path) -> list[list[str]]:
 def calls_of(recorded: Path) -> list[list[str]]:
     """The arguments without those of the short trials, which give the estimate."""
     trials = {str(TRIED_SECONDS), str(TRIED_MODELLED_SECONDS)}
-    return [arguments for arguments in arguments_of(recorded) if arguments[6] not in trials]
+    calls = [arguments for arguments in arguments_of(recorded) if arguments[0] == "sources"]
+    return [arguments for arguments in calls if arguments[6] not in trials]
 
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the command is a script")
@@ -88,6 +101,11 @@ def test_observation_runs_every_seed_once_without_pytorch(
     # 4.303 is the quantile for two degrees of freedom; the standard deviation is 5.
     assert "-15.0 ± 12.4" in lines
     assert "paper -21.6 %; here -15.0 ± 12.4 %" in lines
+    assert "full throttle's: paper 1.2; here 1.00 ± 0.00." in lines
+    assert "paper 50.6 %; here 50 ± 0 %" in lines
+    assert "paper 4.8; here 1.0 ± 0.0." in lines
+    assert "paper up to 2; here 2.00 ± 0.00." in lines
+    assert "paper at least 1 s; here 3.0 ± 3.7 s" in lines
     calls = polars.read_parquet(folder / "observation.parquet")
     assert calls["budget"].unique().to_list() == ["small"]
     assert calls["control"].unique().sort().to_list() == sorted([*LADDERS, "another"])
@@ -95,7 +113,10 @@ def test_observation_runs_every_seed_once_without_pytorch(
     assert short["queue_packets"].unique().to_list() == [40]
     assert polars.read_parquet(folder / "observation-recovery.parquet")["budget"].unique().to_list() == ["small"]
     assert "budget small" in (folder / "observation.txt").read_text()
-    for name in ("observation", "observation-short-queue", "observation-recovery"):
+    codec = polars.read_parquet(folder / "observation-codec.parquet")
+    assert codec["target_kbps"].unique().sort().to_list() == [100, 1_000]
+    assert codec["deviation"].to_list() == pytest.approx([0.75] * 6)
+    for name in ("observation", "observation-short-queue", "observation-recovery", "observation-codec"):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "budget small" in (folder / f"{name}.html").read_text()
     # Finished calls are not run again, except after a change of the program.

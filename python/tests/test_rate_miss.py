@@ -11,6 +11,7 @@ def test_twice_and_half_the_target_deviate_by_75_percent() -> None:
     assert of.seconds == 2
     assert (of.mean, of.most, of.p95) == pytest.approx((0.75, 1.0, 1.0))
     assert of.rate_kbps == pytest.approx(125.0)
+    assert (of.deviation, of.peak) == pytest.approx((0.75, 2.0))
     with pytest.raises(RateMissError, match="shorter than a second"):
         miss("a clip", "an encoder", 100, frames, 0.5)
 
@@ -30,7 +31,9 @@ def test_ivf_frames_are_read_and_a_damaged_file_is_refused() -> None:
 
 def test_the_chart_has_a_line_for_each_encoder() -> None:
     misses = [
-        Miss("c", encoder, kbps, 9, 0.1, 0.2, 0.3, 90.0) for encoder in ("libvpx", "lockstep") for kbps in (100, 200)
+        Miss("c", encoder, kbps, 9, 0.1, 0.2, 0.3, 90.0, 0.2, 1.5)
+        for encoder in ("libvpx", "lockstep")
+        for kbps in (100, 200)
     ]
     specification = chart(misses).to_dict()
     domain = specification["layer"][0]["encoding"]["color"]["scale"]["domain"]

@@ -11,12 +11,14 @@ import pytest
 from test_simulate import command as built
 
 import lockstep
+from lockstep.quantities import percent
 from lockstep.sessions import SCHEMA, SessionError, reaction, write_session
 from lockstep.sessions.__main__ import main
 from lockstep.sessions.database import connect, find
 from lockstep.sessions.log import labelled
-from lockstep.sessions.measure import Figures, measure
+from lockstep.sessions.measure import ENOUGH, Figures, measure
 from lockstep.sessions.reaction import Reaction, drops
+from lockstep.sessions.report import published
 from lockstep.sessions.sql import select
 
 ROOT = Path(__file__).parents[2]
@@ -60,17 +62,31 @@ def small_log(folder: Path) -> None:
     write_session(folder, fair, seconds(10, rtt_us=300_000, packets_sent=100, packets_lost=[10] + [0] * 9))
 
 
-def test_slow_or_lossy_hours_are_poor_windows(tmp_path: Path) -> None:
+def test_sessions_are_poor_as_a_whole_and_by_hour(tmp_path: Path) -> None:
     small_log(tmp_path)
     found = figures(tmp_path)
-    assert (found.sessions, found.seconds, found.windows) == (3, 40, 4)
-    assert (found.all.poor, found.all.slow, found.all.lossy) == (0.5, 0.25, 0.25)
-    shares = {split: {group.name: (group.windows, group.poor) for group in found.by[split]} for split in found.by}
-    assert shares["place"] == {"Bonn": (1, 0.0), "Ulm": (3, pytest.approx(2 / 3))}
-    assert shares["access"] == {"4g": (2, 0.5), "wifi": (2, 0.5)}
+    assert (found.sessions, found.seconds, found.all.count) == (3, 40, 3)
+    # The first session's mean is 250 ms, although its first part is slow.
+    assert [found.all.poor, found.all.slow, found.all.lossy] == pytest.approx([1 / 3, 0.0, 1 / 3])
+    shares = {split: {group.name: (group.count, group.poor) for group in found.by[split]} for split in found.by}
+    assert shares["place"] == {"Bonn": (1, 0.0), "Ulm": (2, 0.5)}
+    assert shares["access"] == {"4g": (2, 0.5), "wifi": (1, 0.0)}
     assert shares["hour"] == {"9": (2, 0.5), "20": (1, 1.0), "21": (1, 0.0)}
-    assert shares["codec"] == {"conventional": (3, pytest.approx(1 / 3)), "functional": (1, 1.0)}
-    assert (found.rtt_ms["wifi"][0], found.rtt_ms["wifi"][100]) == (100.0, 400.0)
+    assert shares["codec"] == {"conventional": (2, 0.0), "functional": (1, 1.0)}
+    assert found.rtt_ms["wifi"] == [250.0] * 101
+
+
+def test_hours_of_the_papers_night_are_apart(tmp_path: Path) -> None:
+    for number in range(2 * ENOUGH):
+        hour, rtt = (7, 100_000) if number % 2 else (8, 400_000 if number % 4 else 100_000)
+        row = session(number, local_start_s=hour * 3600)
+        write_session(tmp_path, row, seconds(2, rtt_us=rtt, packets_sent=100, packets_lost=0))
+    rows = {row.what: row for row in published(figures(tmp_path))}
+    night, others = rows["… from 1 to 8 am"], rows["… in other hours"]
+    assert (night.paper, night.here) == ("17.5 % (figure 4)", percent(0.0))
+    assert (others.paper, others.here) == ("28.5 % (figure 4)", percent(0.5))
+    # One hour of 7 and one of 17, with as many windows.
+    assert rows["Load in other hours over that from 1 to 8 am"].here == f"{7 / 17:.1f} times"
 
 
 def test_losses_of_a_two_sided_session_are_the_senders(tmp_path: Path) -> None:
@@ -81,7 +97,7 @@ def test_losses_of_a_two_sided_session_are_the_senders(tmp_path: Path) -> None:
     alone = session(8, seen_from="receiver", codec="")
     write_session(tmp_path, alone, seconds(5, packets_received=95, packets_lost=5))
     found = figures(tmp_path)
-    assert (found.sessions, found.windows) == (2, 2)
+    assert (found.sessions, found.all.count) == (2, 2)
     losses = sorted(values[50] for values in found.loss.values())
     assert losses == [pytest.approx((0.02 + 0.05) / 2)]
     assert found.by["hour"] == []
@@ -212,8 +228,9 @@ def test_report_has_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFi
     assert {"poor.pdf", "network.svg", "poor.csv"} <= {path.name for path in figures.iterdir()}
     assert "wifi" in out
     assert "50\N{NO-BREAK SPACE}%" in out
+    assert "WiFi 18 %, 4G 34 %, 3G 54 %" in out
     document = json.loads(numbers.read_text())
-    assert document["all"]["poor"] == 0.5
+    assert document["all"]["poor"] == pytest.approx(1 / 3)
     html = page.read_text()
     assert "Poor sessions" in html
     assert "src=" not in html.partition("<script")[0]

@@ -11,6 +11,7 @@ The page learns the number of a trial, never the name of a clip:
 import io
 import json
 import re
+import sys
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -58,7 +59,9 @@ class RatingServer(ThreadingHTTPServer):
         return (f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a browser that disconnects, as it does after a seek."""
+        """Ignores a browser that disconnects, as it does after a seek; prints other errors."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     def state(self) -> Mapping[str, Any]:
         """The next trial for the page."""

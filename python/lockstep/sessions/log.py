@@ -13,7 +13,7 @@ import polars
 
 from lockstep.sessions.schema import SCHEMA, Column, SessionError, polars_schema
 
-ACCESS = ("wired", "wifi", "3g", "4g", "5g", "satellite", "other")
+ACCESS = ("wired", "wifi", "2g", "3g", "4g", "lte", "5g", "satellite", "other")
 """The kinds of access networks."""
 _TIME = re.compile(r"(\d\d?)(?::(\d\d?)(?::(\d\d?))?)?", re.ASCII)
 

@@ -1,4 +1,8 @@
-"""Concerto's measurements (MobiCom 2019, section 2), computed from session logs."""
+"""Concerto's measurements (MobiCom 2019, section 2), computed from session logs.
+
+A session is poor by its means over the whole session (equation 1). Only the hours split sessions into windows (figure
+4).
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -20,24 +24,30 @@ POOR_LOSS = 0.01
 """Share of lost packets above which a session is poor."""
 
 ENOUGH = 100
-"""Minimum number of windows in an hour to rank it as best or worst, and to draw it in full colour."""
+"""Minimum number of windows in an hour to draw it in full colour, and in a range of hours to print its ratio."""
 
 NOT_GIVEN = "not given"
 """Text for a missing label."""
 
 SPLITS = ("place", "access", "hour", "controller", "codec")
-"""Columns that divide the windows into groups."""
+"""Columns that divide sessions into groups, and for hours their windows."""
 QUANTILES = [index / 100 for index in range(101)]
 """Points of the distributions."""
 
-_WINDOWS = """
-CREATE OR REPLACE TABLE windows AS
+NIGHT = range(1, 8)
+"""Hours of the paper's night, from 1 to 8 am."""
+
+_PERIODS = {"whole": "0", "windows": "(coalesce(local_start_s % 3600, 0) + second) // 3600"}
+"""Tables of measured periods: whole sessions, and hours of local time in them. Each with the number of a second's
+period."""
+_MEASURED = """
+CREATE OR REPLACE TABLE {table} AS
 WITH known AS (
     SELECT session, max(local_start_s) AS local_start_s,
         {labels}
     FROM sessions GROUP BY session
 ), counted AS (
-    SELECT session, (coalesce(local_start_s % 3600, 0) + second) // 3600 AS number,
+    SELECT session, {number} AS number,
         avg(rtt_us) AS rtt_us, sum(packets_sent) AS sent, sum(packets_received) AS received,
         sum(packets_lost) FILTER (packets_sent IS NOT NULL) AS lost,
         sum(packets_lost) FILTER (packets_sent IS NULL) AS missing
@@ -55,16 +65,17 @@ FROM measured JOIN known USING (session) WHERE rtt_ms IS NOT NULL OR loss IS NOT
 
 
 class Group(msgspec.Struct):
-    """Windows with a common property."""
+    """Sessions, or windows of an hour, with a common property."""
 
     name: str
-    windows: int
+    count: int
+    """Number of sessions, or of windows."""
     poor: float
-    """Poor session ratio: share of windows that are poor."""
+    """Poor session ratio: share of them that is poor."""
     slow: float
-    """Share of windows whose mean round-trip time is above the threshold."""
+    """Share whose mean round-trip time is above the threshold."""
     lossy: float
-    """Share of windows whose loss is above the threshold."""
+    """Share whose loss is above the threshold."""
 
 
 class Times(msgspec.Struct):
@@ -104,11 +115,10 @@ class Figures(msgspec.Struct):
     folder: str
     sessions: int
     seconds: int
-    windows: int
     all: Group
     by: dict[str, list[Group]]
     rtt_ms: dict[str, list[float]]
-    """Distribution of the windows' mean round-trip times by access network, at the percentages 0 to 100."""
+    """Distribution of the sessions' mean round-trip times by access network, at the percentages 0 to 100."""
     loss: dict[str, list[float]]
     codecs: list[Codec]
 
@@ -124,31 +134,24 @@ def measure(database: "duckdb.DuckDBPyConnection", logs: Logs) -> Figures:
     counts = _counts(database, logs)
     # The database runs in parallel with the code that follows the rates, because they read different columns.
     with ThreadPoolExecutor(1) as pool:
-        windows = pool.submit(_windows, database.cursor())
+        periods = pool.submit(_measure_periods, database.cursor())
         reactions = reaction.measure(logs.seconds, counts, sessions, kinds, len(codecs))
-        windows.result()
-    every = _groups(database, "'all'")
+        periods.result()
+    every = _groups(database, "whole", "'all'")
     if not every:
         raise SessionError(f"{logs.folder}: no second of any session has a round-trip time or counts of packets")
-    by = {
-        split: _groups(database, _name(split), order="CAST(name AS INT)" if split == "hour" else "name")
-        for split in SPLITS
-    }
+    by = {split: _groups(database, "whole", split) for split in SPLITS if split != "hour"}
+    by["hour"] = _groups(database, "windows", "CAST(hour AS VARCHAR)", order="CAST(name AS INT)")
     return Figures(
         folder=str(logs.folder),
         sessions=len(sessions),
         seconds=sum(counts),
-        windows=every[0].windows,
         all=every[0],
         by=by,
         rtt_ms=_distributions(database, "rtt_ms"),
         loss=_distributions(database, "loss"),
         codecs=_followed(database, codecs, reactions),
     )
-
-
-def _name(split: str) -> str:
-    return "CAST(hour AS VARCHAR)" if split == "hour" else split
 
 
 def _counts(database: "duckdb.DuckDBPyConnection", logs: Logs) -> list[int]:
@@ -169,24 +172,26 @@ def _codecs(database: "duckdb.DuckDBPyConnection") -> tuple[list[str], Integers,
     return [str(name) for name in codecs], columns["session"].astype(numpy.int64), kinds.astype(numpy.int64)
 
 
-def _windows(database: "duckdb.DuckDBPyConnection") -> None:
+def _measure_periods(database: "duckdb.DuckDBPyConnection") -> None:
     labels = ", ".join(
         f"coalesce(nullif(max({name}), ''), '{NOT_GIVEN}') AS {name}" for name in SPLITS if name != "hour"
     )
-    database.execute(_WINDOWS.format(labels=labels, rtt=POOR_RTT_MS, loss=POOR_LOSS))
+    for table, number in _PERIODS.items():
+        query = _MEASURED.format(table=table, number=number, labels=labels, rtt=POOR_RTT_MS, loss=POOR_LOSS)
+        database.execute(query)
 
 
-def _groups(database: "duckdb.DuckDBPyConnection", name: str, order: str = "name") -> list[Group]:
+def _groups(database: "duckdb.DuckDBPyConnection", table: str, name: str, order: str = "name") -> list[Group]:
     query = (
         f"SELECT {name} AS name, count(*), avg(CAST(slow OR lossy AS INT)), avg(CAST(slow AS INT)), "  # noqa: S608
-        f"avg(CAST(lossy AS INT)) FROM windows WHERE {name} IS NOT NULL GROUP BY 1 ORDER BY {order}"
+        f"avg(CAST(lossy AS INT)) FROM {table} WHERE {name} IS NOT NULL GROUP BY 1 ORDER BY {order}"
     )
     return [Group(*row) for row in database.execute(query).fetchall()]
 
 
 def _distributions(database: "duckdb.DuckDBPyConnection", column: str) -> dict[str, list[float]]:
     query = (
-        f"SELECT access, quantile_cont({column}, {QUANTILES}) FROM windows WHERE {column} IS NOT NULL "  # noqa: S608
+        f"SELECT access, quantile_cont({column}, {QUANTILES}) FROM whole WHERE {column} IS NOT NULL "  # noqa: S608
         "GROUP BY 1 ORDER BY 1"
     )
     return {name: [float(value) for value in values] for name, values in database.execute(query).fetchall()}

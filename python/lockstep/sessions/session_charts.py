@@ -19,7 +19,7 @@ DASHES = {"codec": [1, 0], "transport": [5, 3]}
 
 
 def poor(figures: Figures) -> altair.HConcatChart:
-    """Shares of poor windows: by access network, by place, and by hour."""
+    """Shares of poor sessions: by access network, by place, and by hour."""
     groups = [("by access network", figures.by["access"]), ("by place", figures.by["place"])]
     stacked = altair.vconcat(*(_bars(title, groups) for title, groups in groups), spacing=18)
     if not figures.by["hour"]:
@@ -28,14 +28,14 @@ def poor(figures: Figures) -> altair.HConcatChart:
 
 
 def _groups(groups: list[Group]) -> polars.DataFrame:
-    rows = [{"name": group.name, "windows": group.windows, "poor": 100 * group.poor} for group in groups]
+    rows = [{"name": group.name, "count": group.count, "poor": 100 * group.poor} for group in groups]
     return polars.DataFrame(rows)
 
 
 _TOOLTIP = [
     altair.Tooltip("name:N", title=" "),
     altair.Tooltip("poor:Q", title="poor, %", format=".1f"),
-    altair.Tooltip("windows:Q", title="windows", format=","),
+    altair.Tooltip("count:Q", title="sessions or windows", format=","),
 ]
 
 
@@ -51,7 +51,7 @@ def _bars(title: str, groups: list[Group]) -> Plot:
         x=x, text=altair.Text("poor:Q", format=".1f")
     )
     chart: Plot = altair.layer(bars, text).properties(
-        width=WIDTH - 60, height=altair.Step(24), title=_title(f"Poor sessions {title}", "% of windows")
+        width=WIDTH - 60, height=altair.Step(24), title=_title(f"Poor sessions {title}", "% of sessions")
     )
     return chart
 
@@ -60,8 +60,8 @@ def _hours(groups: list[Group]) -> Plot:
     hours = [str(hour) for hour in range(24)]
     x = altair.X("name:O", scale=altair.Scale(domain=hours), axis=altair.Axis(title=None, labelAngle=0))
     # A share of few windows is uncertain, so it is pale. An hour without windows keeps its place.
-    opacity = altair.condition(f"datum.windows >= {ENOUGH}", altair.value(1.0), altair.value(0.3))
-    few = any(group.windows < ENOUGH for group in groups)
+    opacity = altair.condition(f"datum.count >= {ENOUGH}", altair.value(1.0), altair.value(0.3))
+    few = any(group.count < ENOUGH for group in groups)
     subtitle = "% of windows" + (f"; pale where there are fewer than {ENOUGH}" if few else "")
     chart: altair.Chart = (
         altair.Chart(_groups(groups))
@@ -73,7 +73,7 @@ def _hours(groups: list[Group]) -> Plot:
 
 
 def network(figures: Figures) -> altair.HConcatChart:
-    """Distributions of round-trip times and losses of windows, by access network."""
+    """Distributions of round-trip times and losses of sessions, by access network."""
     names = list(dict.fromkeys([*figures.rtt_ms, *figures.loss]))
     rtt = [(name, "", value, share) for name, values in figures.rtt_ms.items() for share, value in _points(values)]
     loss = [

@@ -28,7 +28,7 @@ class PaperFigure:
     """The difference from the measured figure, and its known reasons."""
 
 
-def row_mean(measure: str, digits: int, unit: str, **row: str) -> Ours:
+def row_mean(measure: str, digits: int, unit: str, **row: str | int) -> Ours:
     """The mean of ``measure``, with its interval, in the row with these column values."""
 
     def find(means: polars.DataFrame) -> str | None:

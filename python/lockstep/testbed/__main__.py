@@ -13,7 +13,7 @@ from typing import Any
 import polars
 
 from lockstep.report import figures_argument
-from lockstep.study import BUDGETS, Cell, Study, Work, print_table, summary
+from lockstep.study import Cell, Study, Work, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
@@ -43,13 +43,19 @@ FAILED = {"counted": False, "reasons": ""}
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Size of an experiment: duration of runs, and size of pictures."""
+    """Size of an experiment: duration of runs, size of pictures, pictures per second."""
 
     seconds: float
     size: tuple[int, int]
+    rate: float = 30.0
 
 
-SIZES = {"small": Budget(30.0, (640, 360)), "full": Budget(120.0, (1280, 720))}
+SIZES = {
+    "small": Budget(30.0, (640, 360)),
+    "full": Budget(120.0, (1280, 720)),
+    "paper": Budget(600.0, (1280, 720), 60.0),
+}
+"""Sizes by budget; the last one is that of Salsify's paper."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,12 +91,12 @@ def _parser(command: str) -> argparse.ArgumentParser:
         "--output", type=Path, default=None, metavar="DIR", help="folder of the experiment (out/testbed/NAME)"
     )
     parser.add_argument(
-        "--budget", choices=BUDGETS, default="small", help="duration of runs and size of pictures (%(default)s)"
+        "--budget", choices=SIZES, default="small", help="duration of runs, size and rate of pictures (%(default)s)"
     )
     parser.add_argument("--repeats", type=int, default=3, metavar="COUNT", help="runs of each case (%(default)s)")
     parser.add_argument("--seconds", type=float, default=None, help="duration of a run, instead of the budget's")
     parser.add_argument("--size", default=None, metavar="WxH", help="size of the pictures, instead of the budget's")
-    parser.add_argument("--rate", type=float, default=30.0, help="pictures per second (%(default)g)")
+    parser.add_argument("--rate", type=float, default=None, help="pictures per second, instead of the budget's")
     parser.add_argument(
         "--clip", default="generated", help="clip to send: `generated`, or any video file (%(default)s)"
     )
@@ -201,9 +207,10 @@ def _measure(options: argparse.Namespace, name: str, experiment: Experiment, pro
         raise TestbedError(f"--first: {reason}")
     budget = SIZES[options.budget]
     seconds = options.seconds or budget.seconds
+    rate = budget.rate if options.rate is None else options.rate
     size = tuple(map(int, options.size.lower().split("x"))) if options.size else budget.size
     folder = options.output or Path("out/testbed") / name
-    clip = barcoded(options.clip, (size[0], size[1]), options.rate, seconds, folder.parent / "clips")
+    clip = barcoded(options.clip, (size[0], size[1]), rate, seconds, folder.parent / "clips")
     study = Study(name, folder, fresh=options.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
     shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": options.clip}
     floors = [
@@ -267,7 +274,7 @@ def _check(options: argparse.Namespace, programs: Sequence[str]) -> None:
         raise TestbedError("--seconds must be from 2 to 3600")
     if options.size is not None and not all(part.isdigit() for part in options.size.lower().split("x", 1)):
         raise TestbedError(f"--size {options.size}: expected WIDTHxHEIGHT, such as 640x360")
-    if not options.rate > 0.0 or options.rate > 240.0:
+    if options.rate is not None and not 0.0 < options.rate <= 240.0:
         raise TestbedError("--rate must be above 0 and at most 240")
     for program in programs:
         named = parse(program)

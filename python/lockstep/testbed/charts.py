@@ -8,16 +8,12 @@ import altair
 import polars
 
 from lockstep.charts import Plot
-from lockstep.figure import colours
+from lockstep.comparison_charts import PANEL, WIDTH, colour_by_name, distributions, over_time
 from lockstep.testbed.experiments import Printed, label
 from lockstep.testbed.quality import in_decibels
 
 PAPER = "#8a94a3"
 """Colour of the paper's figures."""
-WIDTH = 980
-PANEL = 440
-MAX_POINTS = 700
-"""Largest number of points in the line of a distribution."""
 
 
 def charts(
@@ -36,16 +32,12 @@ def charts(
         polars.col("forward_kbps").alias("kbps"),
     )
     names = runs["name"].unique(maintain_order=True).to_list()
-    colour = altair.Color(
-        "name:N",
-        scale=altair.Scale(domain=names, range=colours(names)),
-        legend=altair.Legend(title=None, orient="top", columns=3, labelLimit=320),
-    )
+    colour = colour_by_name(names)
     frames = _frames(typical)
     drawn: dict[str, Plot] = {"scatter": _scatter(runs, printed, colour)}
     if not frames.is_empty():
-        drawn["time"] = _time(frames, _series(typical), colour)
-        drawn["distributions"] = _distributions(frames, colour)
+        drawn["time"] = over_time(frames, _series(typical), colour)
+        drawn["distributions"] = distributions(frames, colour)
     return drawn
 
 
@@ -122,60 +114,3 @@ def _series(typical: Sequence[tuple[str, Path]]) -> polars.DataFrame:
                 series.select(polars.lit(name).alias("name"), "at", (polars.col("forward_bps") / 1e6).alias("rate"))
             )
     return polars.concat(found).drop_nulls() if found else polars.DataFrame({"name": [], "at": [], "rate": []})
-
-
-def _time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Color) -> Plot:
-    """One run of each program over time: rate over the link, delay, quality."""
-    x = altair.X("at:Q", scale=altair.Scale(nice=False), axis=altair.Axis(title=None, labelExpr="datum.label + ' s'"))
-
-    def panel(data: polars.DataFrame, field: str, titles: tuple[str, str], scale: altair.Scale, height: int) -> Plot:
-        y = altair.Y(f"{field}:Q", scale=scale, axis=altair.Axis(title=None))
-        line = altair.Chart(data).mark_line(strokeWidth=1.4, interpolate="step-after").encode(x=x, y=y, color=colour)
-        chart: Plot = line.properties(
-            width=WIDTH, height=height, title=altair.TitleParams(titles[0], subtitle=titles[1])
-        )
-        return chart
-
-    log, free = altair.Scale(type="log", nice=False), altair.Scale(zero=False, nice=False)
-    panels = []
-    if not series.is_empty():
-        subtitle = "Mb/s received from the link, IP packets"
-        panels.append(panel(series, "rate", ("Rate", subtitle), altair.Scale(), 130))
-    delay = "ms from each frame's capture until it or a later one is shown"
-    panels.append(panel(frames, "delay", ("Video delay", delay), log, 170))
-    quality = frames.filter(polars.col("ssim").is_not_null())
-    if not quality.is_empty():
-        panels.append(panel(quality, "ssim", ("SSIM", "dB of the frames shown"), free, 130))
-    plot: altair.VConcatChart = altair.vconcat(*panels, spacing=22)
-    return plot
-
-
-def _distributions(frames: polars.DataFrame, colour: altair.Color) -> Plot:
-    panels = []
-    for field, title, subtitle, scale in (
-        ("delay", "Video delay, ms", "share of all captured frames at most this", altair.Scale(type="log", nice=False)),
-        ("ssim", "SSIM, dB", "share of shown frames at most this", altair.Scale(zero=False, nice=False)),
-    ):
-        rows = [
-            {"name": name, "value": value, "share": share}
-            for (name,), group in frames.group_by(["name"], maintain_order=True)
-            for value, share in _cumulative(group[field].drop_nulls().sort().to_list())
-        ]
-        if not rows:
-            continue
-        x = altair.X("value:Q", scale=scale, axis=altair.Axis(title=None, tickCount=6, format="~s"))
-        y = altair.Y("share:Q", scale=altair.Scale(domain=[0, 1]), axis=altair.Axis(title=None, format="%"))
-        line = altair.Chart(polars.DataFrame(rows)).mark_line(strokeWidth=1.8, interpolate="step-after")
-        panels.append(
-            line.encode(x=x, y=y, color=colour).properties(
-                width=PANEL, height=230, title=altair.TitleParams(title, subtitle=subtitle)
-            )
-        )
-    plot: altair.HConcatChart = altair.hconcat(*panels, spacing=36)
-    return plot
-
-
-def _cumulative(ordered: Sequence[float]) -> list[tuple[float, float]]:
-    step = max(1, len(ordered) // MAX_POINTS)
-    points = [(value, (index + 1) / len(ordered)) for index, value in enumerate(ordered)][step - 1 :: step]
-    return points if not ordered or points[-1][0] == ordered[-1] else [*points, (ordered[-1], 1.0)]

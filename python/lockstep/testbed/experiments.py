@@ -23,6 +23,8 @@ LABELS = {
     "chromium:codec=av1": "Chromium, AV1",
     "chromium:codec=h264": "Chromium, H.264",
     "chromium:cap=12mbps": "Chromium, VP8, cap raised",
+    "chromium:codec=vp9,cap=12mbps": "Chromium, VP9, cap raised",
+    "chromium:codec=av1,cap=12mbps": "Chromium, AV1, cap raised",
     "lockstep:controller=salsify,grace=none": "Salsify's, no grace period",
     "lockstep:controller=salsify,codec=conventional": "Salsify's, conventional codec",
     "aiortc": "aiortc, VP8",
@@ -41,7 +43,9 @@ ALL = (
     "chromium:cap=12mbps",
     "chromium:codec=vp9",
     "chromium:codec=vp9,layers=L1T3",
+    "chromium:codec=vp9,cap=12mbps",
     "chromium:codec=av1",
+    "chromium:codec=av1,cap=12mbps",
     "chromium:codec=h264",
     "firefox",
     "aiortc",
@@ -156,6 +160,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         5,
         "Intermittent link",
         (INTERMITTENT,),
+        printed=tuple(
+            Printed(system, float("nan"), p95, ssim_db, "all captured frames, draft of the paper")
+            for system, p95, ssim_db in (
+                ("Salsify (2 cores)", 243, 17.2),
+                ("Salsify (1 core)", 325, 17.3),
+                ("FaceTime", 416, 14.7),
+                ("Hangouts", 1771, 9.3),
+                ("Skype", 230, 15.7),
+                ("WebRTC", 87, 15.4),
+                ("WebRTC (VP9-SVC)", 277, 15.3),
+            )
+        ),
         note="12 Mb/s; the link fails after 5 s and is restored after 0.2 s on average, both exponential. A failed "
         "link loses every packet.",
     ),

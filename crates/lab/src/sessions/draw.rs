@@ -164,12 +164,12 @@ mod tests {
         assert!((0.46..0.54).contains(&cities), "{cities}");
         let evenings = share(&|one| (19..22).contains(&(one.description.local_start_s.unwrap() / 3_600)));
         assert!((0.26..0.36).contains(&evenings), "{evenings}");
-        let mut lengths: Vec<u64> = drawn.iter().map(|one| one.settings.length.get().as_secs()).collect();
-        lengths.sort_unstable();
-        assert!(
-            (80..100).contains(&lengths[1_000]) && lengths[0] >= 10 && lengths[1_999] <= 3_600,
-            "{}",
-            lengths[1_000]
-        );
+        let wifi = share(&|one| one.description.access == "wifi");
+        assert!((0.70..0.76).contains(&wifi), "{wifi}");
+        let kinds: std::collections::BTreeSet<&str> = drawn.iter().map(|one| &*one.description.access).collect();
+        assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["2g", "3g", "4g", "lte", "wifi"]);
+        let hours = drawn.iter().map(|one| one.settings.length.get().as_secs_f64() / 3_600.0);
+        let mean = hours.sum::<f64>() / 2_000.0;
+        assert!((1.23..1.43).contains(&mean), "{mean}");
     }
 }

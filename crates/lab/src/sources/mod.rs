@@ -184,20 +184,22 @@ impl Compared for RecoveryRow {
 /// A score of a table: heading, digits, value.
 type Figure<R> = (&'static str, usize, fn(&R) -> Option<f64>);
 
-const FIGURES: [Figure<Row>; 9] = [
+const FIGURES: [Figure<Row>; 10] = [
     ("Mb/s", 2, |row| Some(row.scores.throughput_bps as f64 * 1e-6)),
     ("link %", 0, |row| Some(100.0 * row.scores.link_utilisation)),
     ("delay ms", 0, |row| row.scores.one_way_delay_ms.map(|delay| delay.mean)),
     ("p95", 0, |row| row.scores.one_way_delay_ms.map(|delay| delay.p95)),
     ("loss %", 2, |row| row.scores.packet_loss.map(|loss| 100.0 * loss)),
+    ("reduced %", 0, |row| row.reaction.reduction.map(|share| 100.0 * share)),
     ("reduce ms", 0, |row| row.reaction.reduction_ms),
     ("recover ms", 0, |row| row.reaction.recovery_ms),
     ("targets", 0, |row| Some(row.reaction.target_updates as f64)),
     ("samples/s", 1, |row| row.samples_a_second),
 ];
 
-const RECOVERY_FIGURES: [Figure<RecoveryRow>; 3] = [
+const RECOVERY_FIGURES: [Figure<RecoveryRow>; 4] = [
     ("back s", 1, |row| Some(row.recovery.seconds)),
+    ("reduced %", 0, |row| row.recovery.reduction.map(|share| 100.0 * share)),
     ("never %", 0, |row| Some(if row.recovery.came_back { 0.0 } else { 100.0 })),
     ("samples/s", 1, |row| Some(row.recovery.samples_a_second)),
 ];

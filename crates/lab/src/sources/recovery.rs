@@ -7,6 +7,8 @@ use serde::Serialize;
 use lockstep_configuration::Seconds;
 use lockstep_measure::Series;
 
+use super::reaction::reduction;
+
 /// The links: 40 s at a capacity, 20 s at a share of it, three minutes at the capacity again.
 pub(super) const TRACES: [&str; 4] = [
     "steps:1mbps@40s/400kbps@20s/1mbps@180s",
@@ -16,6 +18,8 @@ pub(super) const TRACES: [&str; 4] = [
 ];
 /// Length of a call.
 pub(super) const LENGTH: Seconds = Seconds::whole(240);
+/// Time at which the capacity falls, seconds.
+const FALL: u64 = 40;
 /// Time at which the capacity returns, seconds.
 const BACK: u64 = 60;
 /// Window of the mean rate, seconds.
@@ -30,6 +34,8 @@ pub(super) struct Recovery {
     pub(super) seconds: f64,
     /// Whether the bit rate recovered.
     pub(super) came_back: bool,
+    /// Share of its rate by which the sender reduces: lowest second until the recovery, against the rate before the fall.
+    pub(super) reduction: Option<f64>,
     /// Updates of GCC's delay-based estimate per second until the recovery.
     pub(super) samples_a_second: f64,
     /// Capacity of the link and delivered rate, bit/s, per second of the call.
@@ -59,9 +65,15 @@ impl Recovery {
             samples.get(index.saturating_sub(1)).or(samples.last()).copied().unwrap_or(0)
         };
         let count = at(until).saturating_sub(at(back));
+        let sent = |from: usize, to: usize| {
+            let points = &series.sent_bps;
+            &points[(from * second).min(points.len())..(to * second).min(points.len())]
+        };
+        let fall = FALL as usize;
         Self {
             seconds: seconds as f64,
             came_back: wait.is_some(),
+            reduction: reduction(sent(fall - WINDOW, fall), sent(fall, until), second),
             samples_a_second: count as f64 / (until - back) as f64,
             capacity_bps: capacity,
             received_bps: received,
@@ -74,12 +86,13 @@ mod tests {
     use super::*;
 
     fn recovery(received: impl Fn(u64) -> u64) -> Recovery {
-        let capacity = |second: u64| if (40..BACK).contains(&second) { 200_000 } else { 1_000_000 };
+        let capacity = |second: u64| if (FALL..BACK).contains(&second) { 200_000 } else { 1_000_000 };
         let points = |of: &dyn Fn(u64) -> u64| (0..2_400).map(|point| of(point / 10)).collect::<Vec<_>>();
         let series = Series {
             interval_ms: 100,
             capacity_bps: points(&capacity),
             received_bps: points(&|second| received(second).min(capacity(second))),
+            sent_bps: points(&|second| received(second).min(capacity(second))),
             ..Series::default()
         };
         let samples: Vec<u64> = (1..=480).map(|half| 15 * half).collect();
@@ -93,6 +106,9 @@ mod tests {
         assert_eq!((slow.seconds, slow.came_back), (24.0, true));
         assert_eq!(slow.samples_a_second, 30.0);
         assert_eq!(slow.received_bps.len(), 240);
+        // 300 kb/s before the fall, 200 kb/s after it.
+        let reduction = slow.reduction.expect("a rate before the fall");
+        assert!((reduction - 1.0 / 3.0).abs() < 1e-9, "{reduction}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::rows::Description;
 use super::{Files, SessionLog};
 
 /// Kinds of access networks.
-pub const ACCESS: [&str; 7] = ["wired", "wifi", "3g", "4g", "5g", "satellite", "other"];
+pub const ACCESS: [&str; 9] = ["wired", "wifi", "2g", "3g", "4g", "lte", "5g", "satellite", "other"];
 /// Maximum number of labels. Their names and values have at most [`MAX_LABEL_BYTES`] bytes.
 const MAX_LABELS: usize = 64;
 const MAX_LABEL_BYTES: usize = 256;
@@ -26,8 +26,8 @@ pub struct SessionArguments {
     /// `sessions`. `lockstep sessions report DIR` reads them.
     #[arg(long = "session-log", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Label of the session: `place=NAME`, `access=wired` (or wifi, 3g, 4g, 5g, satellite, other), or `hour=21:30` for
-    /// the local time of its start. Other names are stored unchanged. May be repeated.
+    /// Label of the session: `place=NAME`, `access=wired` (or wifi, 2g, 3g, 4g, lte, 5g, satellite, other), or
+    /// `hour=21:30` for the local time of its start. Other names are stored unchanged. May be repeated.
     #[arg(long = "session-label", value_name = "NAME=VALUE", value_parser = label, requires = "folder")]
     labels: Vec<(String, String)>,
     /// Number of the session, if another end logs the same session.
