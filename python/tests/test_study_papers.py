@@ -54,6 +54,19 @@ def test_every_result_appears_in_the_book(tmp_path: Path) -> None:
         assert row["value"] in page
 
 
+def test_book_draws_the_frames_of_calls(tmp_path: Path) -> None:
+    folder = tmp_path / "frames" / "AT&T LTE"
+    folder.mkdir(parents=True)
+    at = [second / 30.0 for second in range(90)]
+    for name in ("Salsify-1c", "Lockstep"):
+        columns = {"name": [name] * 90, "at": at, "delay": [40.0] * 90, "ssim": [15.0] * 90}
+        polars.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
+    page = write_book(tmp_path, Results().table(), "two calls").read_text()
+    assert 'id="distributions-0"' in page
+    assert 'id="minute"' in page
+    assert (tmp_path / "figures" / "minute.pdf").exists()
+
+
 def test_printed_values_are_numbers_and_names_are_unique() -> None:
     results = printed_results()
     assert len({each.key for each in results}) == len(results)

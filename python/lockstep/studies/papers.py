@@ -24,10 +24,11 @@ from typing import Any
 
 import polars
 
+from lockstep.comparison_charts import call_frames
 from lockstep.content_hash import content_hash, program_hash
 from lockstep.simulation import simulate
 from lockstep.studies import bob, concerto
-from lockstep.studies.papers_book import write_book
+from lockstep.studies.papers_book import FRAMES, write_book
 from lockstep.studies.printed_results import CHROMIUM, PUBLISHED, TODAY, Results
 from lockstep.study import TRIED_SECONDS, Cell, Measures, Study, Work, add_arguments, timed
 from lockstep.testbed.experiments import ATT, EXPERIMENTS, INTERMITTENT, UMTS, VERIZON, Case, resolve
@@ -146,6 +147,11 @@ def link_call(cell: Cell, folder: Path, seconds: float | None = None) -> Measure
         **options,
         **{**SYSTEMS, **ABLATIONS}[cell["system"]],
     )
+    if cell["seed"] == 1 and seconds is None:
+        name = cell["system"]
+        frames = folder / FRAMES / cell["link"]
+        frames.mkdir(parents=True, exist_ok=True)
+        call_frames(name, call).write_parquet(frames / f"{name}.parquet")
     scores = call.scores
     displayed = call.frames["displayed_at"]
     return {
@@ -260,6 +266,15 @@ def add_testbed(results: Results, folder: Path) -> None:
 
 
 CONCERTO = {"paper": "Concerto (MobiCom 2019)"}
+GCC_NOW, GCC_THEN = "current GCC", "GCC of 2018"
+"""Controls of the observation."""
+DIP_SECONDS = 20.0
+"""Length of the dips of the capacity, seconds."""
+DIPS = {
+    "example, M1": ["steps:1mbps@40s/200kbps@20s/1mbps@180s", "steps:2mbps@40s/400kbps@20s/2mbps@180s"],
+    "example, M2": ["steps:1mbps@40s/400kbps@20s/1mbps@180s", "steps:2mbps@40s/800kbps@20s/2mbps@180s"],
+}
+"""Links of `lockstep sources --links returning` by the paper's examples: the deeper dip is M1."""
 NETWORKS = {"3G": "3G", "4G": "4G", "Wi-Fi": "WiFi"}
 """Names of the access networks here and in Concerto's paper."""
 
@@ -279,6 +294,7 @@ def add_concerto(results: Results, folder: Path) -> None:
         "observation": _add_observation,
         "observation-short-queue": _add_short_queue,
         "observation-recovery": _add_recovery,
+        "observation-codec": _add_codec,
         "controllers": _add_controllers,
         "inputs": _add_inputs,
         "losses": _add_losses,
@@ -297,11 +313,12 @@ def _add_observation(results: Results, table: polars.DataFrame) -> None:
     """Video and full throttle with GCC of 2018: throughput and delay."""
     names = {**CONCERTO, "where": "Sec. 2.3, Fig. 7"}
     for seed, of in by_seed(table, "control", "source"):
-        video, full = (of["GCC of 2018", source] for source in ("video", "full throttle"))
+        video, full = (of[GCC_THEN, source] for source in ("video", "full throttle"))
         results.add(PUBLISHED, seed, -video["against_full"], metric="throughput of video below", **names)
         results.add(PUBLISHED, seed, video["delay_ms"], metric="delay", exact="video telephony", **names)
         results.add(PUBLISHED, seed, full["delay_ms"], metric="delay", exact="GCC alone", **names)
-        now = of["current GCC", "video"]
+        results.add(PUBLISHED, seed, video["reduction_ratio"], metric="extent of bit-rate reduction", **CONCERTO)
+        now = of[GCC_NOW, "video"]
         results.add(TODAY, seed, -now["against_full"], metric="throughput of video below", **names)
 
 
@@ -309,20 +326,34 @@ def _add_short_queue(results: Results, table: polars.DataFrame) -> None:
     names = {**CONCERTO, "where": "Sec. 2.3, Fig. 7", "metric": "packet loss"}
     for seed, of in by_seed(table, "control", "source"):
         for source, system in (("video", "video telephony"), ("full throttle", "GCC alone")):
-            results.add(PUBLISHED, seed, of["GCC of 2018", source]["loss"], exact=system, **names)
+            results.add(PUBLISHED, seed, of[GCC_THEN, source]["loss"], exact=system, **names)
 
 
 def _add_recovery(results: Results, table: polars.DataFrame) -> None:
-    """Recovery after a dip of the capacity of 20 s."""
+    """Reduction and recovery over links whose capacity falls to a fifth (M1) or to two fifths (M2) for 20 s."""
+    systems = {"video telephony": "video", "GCC alone": "full throttle"}
+    example = {**CONCERTO, "where": "Sec. 2.3, Fig. 8"}
     for seed, of in by_seed(table, "control", "source"):
-        video, full = (of["GCC of 2018", source] for source in ("video", "full throttle"))
-        example = {**CONCERTO, "metric": "recovery time", "condition": "example"}
-        results.add(PUBLISHED, seed, video["back_s"], exact="video telephony", **example)
-        results.add(PUBLISHED, seed, full["back_s"], exact="GCC alone", **example)
-        results.add(PUBLISHED, seed, video["back_s"] / full["back_s"], metric="recovery time, video over", **CONCERTO)
-        results.add(PUBLISHED, seed, video["back_s"] / 20.0, metric="recovery takes of the", **CONCERTO)
-        updates = 100.0 * video["updates"] / full["updates"]
-        results.add(PUBLISHED, seed, updates, metric="GCC updates of video", **CONCERTO)
+        rows = {system: of[GCC_THEN, source] for system, source in systems.items()}
+        for system, row in rows.items():
+            results.add(PUBLISHED, seed, row["back_s"], exact=system, metric="recovery time", **example)
+        video = rows["video telephony"]
+        results.add(PUBLISHED, seed, video["back_ratio"], metric="recovery time, video over", **CONCERTO)
+        results.add(PUBLISHED, seed, video["back_s"] / DIP_SECONDS, metric="recovery takes of the", **CONCERTO)
+        results.add(PUBLISHED, seed, video["updates_share"], metric="GCC updates of video", **CONCERTO)
+    for condition, links in DIPS.items():
+        for seed, of in by_seed(table.filter(polars.col("trace").is_in(links)), "control", "source"):
+            for system, source in systems.items():
+                names = {"metric": "reduction of the bit rate", "condition": condition, **example}
+                results.add(PUBLISHED, seed, of[GCC_THEN, source]["reduction"], exact=system, **names)
+
+
+def _add_codec(results: Results, table: polars.DataFrame) -> None:
+    """Deviations of a conventional codec from a target of 1 Mb/s."""
+    for seed, of in by_seed(table, "target_kbps"):
+        row = of[1_000]
+        results.add(PUBLISHED, seed, row["peak"], metric="encoded rate over target", **CONCERTO)
+        results.add(PUBLISHED, seed, row["approach_s"], metric="time that a codec needs", **CONCERTO)
 
 
 def _add_controllers(results: Results, table: polars.DataFrame) -> None:

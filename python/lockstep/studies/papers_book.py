@@ -12,6 +12,7 @@ import polars
 
 from lockstep import __version__, theme
 from lockstep.charts import Plot
+from lockstep.comparison_charts import MINUTE, colour_by_name, distributions, excerpt, over_time
 from lockstep.figure import COLOURS, specification, write_figures
 from lockstep.report import script_json, template, vega
 from lockstep.studies.printed_results import (
@@ -49,6 +50,11 @@ WHY = (
 
 NAMES_OF_MODES = {PUBLISHED: "as published, here", TODAY: "Lockstep today", CHROMIUM: "Chromium, testbed"}
 PRINTED = "printed"
+FRAMES = "frames"
+"""Folder of the frames of one call of each system: a folder for each link, a file for each system."""
+SERIES_LINK = "AT&T LTE"
+"""Link of the minute over time, as in Salsify's Figure 6(f)."""
+DRAWN_SYSTEMS = ("Salsify-1c", "Salsify-2c", "WebRTC", "Lockstep")
 SHORT = {
     "reproduced within the interval": "reproduced",
     "same direction, other size": "same direction",
@@ -187,6 +193,28 @@ def _delay_and_quality(long: polars.DataFrame) -> Plot:
     return plot
 
 
+def frames_of(folder: Path, link: str) -> polars.DataFrame | None:
+    """The frames of one call of each system over a link; None without such calls."""
+    files = [folder / FRAMES / link / f"{system}.parquet" for system in DRAWN_SYSTEMS]
+    tables = [polars.read_parquet(file) for file in files if file.exists()]
+    return polars.concat(tables) if tables else None
+
+
+def plots_of_calls(folder: Path) -> dict[str, tuple[str, Plot]]:
+    """Distributions of delay and quality on each link, and a minute over time: headings and plots by identifier."""
+    found: dict[str, tuple[str, Plot]] = {}
+    links = sorted(path.name for path in (folder / FRAMES).glob("*")) if (folder / FRAMES).exists() else []
+    for index, link in enumerate(links):
+        frames = frames_of(folder, link)
+        if frames is not None:
+            colour = colour_by_name(frames["name"].unique(maintain_order=True).to_list())
+            found[f"distributions-{index}"] = (f"Delay and quality of frames, {link}", distributions(frames, colour))
+            if link == SERIES_LINK:
+                minute = over_time(excerpt(frames, MINUTE), polars.DataFrame(), colour)
+                found["minute"] = (f"The first minute, {link} (Salsify, Fig. 6(f))", minute)
+    return found
+
+
 def write_book(folder: Path, table: polars.DataFrame, run: str) -> Path:
     """Writes `papers.html`, and the plots in all formats; returns the page's path. ``run`` describes the run."""
     drawn: dict[str, Plot] = {}
@@ -214,6 +242,8 @@ def write_book(folder: Path, table: polars.DataFrame, run: str) -> Path:
             ["paper", "where", "reason"], maintain_order=True
         )
     ]
+    of_calls = plots_of_calls(folder)
+    drawn |= {name: plot for name, (_, plot) in of_calls.items()}
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -225,6 +255,7 @@ def write_book(folder: Path, table: polars.DataFrame, run: str) -> Path:
         counts=counts(table),
         chapters=chapters,
         charts=list(drawn),
+        of_calls=[{"name": name, "heading": heading} for name, (heading, _) in of_calls.items()],
         unreachable=unreachable,
         pictures=PICTURES,
         payload=script_json({"charts": charts, "configs": configurations}),
