@@ -1,9 +1,14 @@
 //! Calls that follow a published system to the letter.
 
-use lockstep_call::Outcome;
-use lockstep_configuration::{AsPublished, CallArguments, CallSettings, Observers, simulate_with};
+use std::time::Duration;
+
+use lockstep_call::{Outcome, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_configuration::{AsPublished, CallArguments, CallSettings, ControlSettings, Observers, simulate_with};
 use lockstep_control::GracePeriod;
 use lockstep_measure::{CallReport, KeptFrames, LoggedFrame};
+use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
+use lockstep_transport::Datagram;
+use lockstep_units::Timestamp;
 
 fn settings(options: &[(&str, &str)]) -> CallSettings {
     let usual = [
@@ -98,4 +103,41 @@ fn modelled_calls_follow_the_published_system_too() {
     let (report, frames) = run(&[SALSIFY, ("modelled", "true")]);
     assert!(frames.iter().all(|frame| matches!(frame.record.candidates.len(), 0 | 2)));
     assert!(report.scores.frames.displayed > 60, "{:?}", report.scores.frames);
+}
+
+/// Numbers of fragments and of acknowledgements in the first pictures of a live call, none of which is decoded.
+fn live_acknowledgements(options: &[(&str, &str)]) -> (usize, usize) {
+    let format = VideoFormat { width: 320, height: 192, frame_rate: FrameRate::new(30, 1).unwrap() };
+    let clip = GeneratedClip::new(format, 1).unwrap();
+    let mut sender: SendingEnd = settings(options).control.sending_end(&format, 7, None).unwrap();
+    let mut receiver: ReceivingEnd = ControlSettings::receiving_end();
+    let (mut fragments, mut acknowledgements) = (0, 0);
+    for picture in 0..6 {
+        let start = Timestamp::from_millis(100 + 33 * picture);
+        sender.capture(start, start, clip.picture(picture));
+        while let Some(job) = sender.poll_encode(start) {
+            sender.encoded(start, job.run(&SerialMenu));
+        }
+        for step in 0..330 {
+            let now = start + Duration::from_micros(100 * step);
+            while let Some(sent) = sender.poll_transmit(now) {
+                fragments += usize::from(sent.fragment.is_some());
+                receiver.handle_datagram(now, Ok(sent.datagram), false);
+                while let Some(reply) = receiver.poll_transmit(now) {
+                    acknowledgements += usize::from(matches!(reply.datagram, Datagram::Acknowledgement(_)));
+                    sender.handle_datagram(now, Ok(reply.datagram));
+                }
+            }
+        }
+    }
+    (fragments, acknowledgements)
+}
+
+#[test]
+fn hello_makes_a_live_receiver_acknowledge_each_fragment() {
+    let (fragments, acknowledgements) = live_acknowledgements(&[SALSIFY]);
+    assert!(fragments > 5);
+    assert_eq!(acknowledgements, fragments);
+    let (fragments, acknowledgements) = live_acknowledgements(&[("controller", "salsify")]);
+    assert!(acknowledgements < fragments, "{acknowledgements} of {fragments}");
 }
