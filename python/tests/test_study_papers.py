@@ -54,6 +54,7 @@ def test_every_result_appears_in_the_book(tmp_path: Path) -> None:
         assert row["value"] in page
 
 
+@pytest.mark.slow
 def test_book_draws_the_frames_of_calls(tmp_path: Path) -> None:
     folder = tmp_path / "frames" / "AT&T LTE"
     folder.mkdir(parents=True)

@@ -52,11 +52,13 @@ LOCKSTEP = "Lockstep"
 ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "Salsify, no grace period": {"as_published": "salsify", "grace_period": "none"},
     "Salsify, conventional codec": {"as_published": "salsify-frame-target"},
-    "Salsify, conventional codec and transport": {"controller": "gcc", "codec": "conventional"},
+    "Salsify, conventional codec and transport": {"as_published": "salsify-second-target"},
 }
 """Options of the calls of Salsify's ablation."""
 ABLATED_LINK = "Verizon LTE"
 """Link of the ablation."""
+PUBLISHED_CODING_MS = 36.0
+"""Time of Salsify's published encoder for two candidates of 1280x720 (lab: 2026-11-papers-salsify), milliseconds."""
 CHROMIUM_PROGRAMS = {"WebRTC": "chromium", "WebRTC (VP9-SVC)": "chromium:codec=vp9,layers=L1T3"}
 """Programs of the testbed by the paper's names. Chromium codes three temporal layers, and one spatial layer."""
 RECOVERY = 23.66
@@ -126,6 +128,7 @@ def link_cells(options: argparse.Namespace, folder: Path) -> list[Cell]:
                     "system": system,
                     "seed": seed,
                     "clip": options.size.clip,
+                    "options": {**SYSTEMS, **ABLATIONS}[system],
                     "seconds": options.size.seconds,
                     "traces": known,
                     "program": program_hash(),
@@ -138,6 +141,10 @@ def link_cells(options: argparse.Namespace, folder: Path) -> list[Cell]:
 def link_call(cell: Cell, folder: Path, seconds: float | None = None) -> Measures:
     """The measures of one call, which lasts ``seconds`` if given."""
     trace, reverse, options = link(cell["link"], cell["seed"], folder)
+    system = {**SYSTEMS, **ABLATIONS}[cell["system"]]
+    size = re.match(r"generated:(\d+)x(\d+)", cell["clip"])
+    if size and "as_published" in system:
+        options["encode_ms"] = PUBLISHED_CODING_MS * int(size[1]) * int(size[2]) / (1280 * 720)
     call = simulate(
         trace,
         reverse=reverse,
@@ -145,7 +152,7 @@ def link_call(cell: Cell, folder: Path, seconds: float | None = None) -> Measure
         seconds=seconds or cell["seconds"],
         seed=cell["seed"],
         **options,
-        **{**SYSTEMS, **ABLATIONS}[cell["system"]],
+        **system,
     )
     if cell["seed"] == 1 and seconds is None:
         name = cell["system"]
