@@ -196,7 +196,10 @@ fn bob_as_published_has_the_rules_of_the_paper() {
     let printed = |words: &[(&str, &str)]| {
         let given = settings(&[&[("as_published", "bob")], words].concat());
         // The options of the settings give the same settings.
-        assert_eq!(given.options().settings().unwrap().control.controller.algorithm(), given.control.controller.algorithm());
+        assert_eq!(
+            given.options().settings().unwrap().control.controller.algorithm(),
+            given.control.controller.algorithm()
+        );
         given.control.controller.algorithm().to_string()
     };
     assert_eq!(printed(&[]), "bob-printed");

@@ -87,7 +87,11 @@ fn live_and_simulated_controllers_have_equal_setups() {
 fn recording_names_only_the_model_of_the_sender() {
     let of = |algorithm| simulated(&settings(&algorithm)).header.expect("it begins with one").model;
     assert_eq!(of(Algorithm::Concerto), Shipped::Concerto.bytes().map(content_hash));
-    assert_eq!((of(Algorithm::Bob(BobRules::Released)), of(Algorithm::Nada)), (None, None), "the sender runs no model of the receiver");
+    assert_eq!(
+        (of(Algorithm::Bob(BobRules::Released)), of(Algorithm::Nada)),
+        (None, None),
+        "the sender runs no model of the receiver"
+    );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx");
     let file = ModelFile::open(path.as_ref()).expect("it comes with Lockstep");
     assert_eq!(Some(file.hash().to_owned()), Shipped::Rlv.bytes().map(content_hash));
