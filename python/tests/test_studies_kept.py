@@ -1,5 +1,6 @@
 """Kept results of studies: dependence on files and programs, and interruptions."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -194,7 +195,7 @@ def test_bob_as_published_is_trained_for_its_row(ran: Ran, words: list[str], mon
         return model
 
     monkeypatch.setattr(Study, "train", train)
-    monkeypatch.setattr(bob.importlib.util, "find_spec", lambda _name: True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: True)
     assert bob.main([*words, "--as-published", "--episodes", "7"]) == 0
     assert ("bob-printed", "as published") in ran
     assert ("bob-heuristic-printed", "") in ran

@@ -163,8 +163,7 @@ FIGURES = (
         "500",
         "BoB, IEEE TMM 2022, section III-F",
         row_mean("episodes", 0, "episodes"),
-        "Converged: the gain over the heuristic in test calls stays near its final mean, within a tenth of its whole "
-        "change.",
+        "Converged: the gain over the heuristic in test calls stays near its final mean.",
     ),
 )
 """Figures of BoB's paper; for its estimators the accuracy."""
