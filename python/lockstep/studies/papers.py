@@ -77,7 +77,7 @@ class Size:
 
 
 SIZES: Mapping[str, Size] = {
-    "small": Size("generated:640x360@30", 60.0, 5),
+    "small": Size("generated:640x360@30", 60.0, 3),
     "full": Size("generated:1280x720@30", 120.0, 5),
     "paper": Size("generated:1280x720@60", 600.0, 5),
 }
