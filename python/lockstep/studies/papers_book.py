@@ -115,9 +115,8 @@ def _long(rows: polars.DataFrame) -> polars.DataFrame:
     found = []
     for row in rows.iter_rows(named=True):
         name = ", ".join(filter(None, (row["system"], _short(row["condition"]))))
-        numbers = re.findall(r"-?\d+(?:\.\d+)?", re.sub(r"(?<=\d)-(?=\d)", " ", row["value"]))
         common = {name: row[name] for name in ("metric", "system", "condition", "unit")} | {"name": name}
-        found.append(common | {"origin": PRINTED, "value": float(numbers[-1]), "low": None, "high": None})
+        found.append(common | {"origin": PRINTED, "value": row["number"], "low": None, "high": None})
         for mode in MODES:
             if row[mode] is not None:
                 half = row[f"{mode}_half"] if math.isfinite(row[f"{mode}_half"]) else 0.0

@@ -207,7 +207,7 @@ class Results:
                 groups.setdefault(printed.group, {})[printed] = ours
         for printed in self.printed:
             row: dict[str, Any] = {name: getattr(printed, name) for name in NAMES}
-            row |= {"value": printed.value, "unit": printed.unit}
+            row |= {"value": printed.value, "number": printed.number, "unit": printed.unit}
             for mode in MODES:
                 ours = self.measured(printed, mode)
                 row[mode] = None if ours is None else ours.mean
