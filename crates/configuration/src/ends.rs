@@ -194,7 +194,7 @@ impl ControlSettings {
         let tuning = self.tuning.tuning();
         let ceiling = self.max_bitrate.ceiling(format, &tuning.control.ceiling);
         let end = SendingEnd::new(transport, controller, encoder, &tuning).with_max_bitrate(ceiling);
-        if self.as_published.is_some() { end.as_published() } else { end }
+        if self.salsify_versions().is_some() { end.as_published() } else { end }
     }
 
     /// Checks that both ends of a live call for pictures of `format` can be made, before any of it runs.

@@ -105,6 +105,14 @@ fn modelled_calls_follow_the_published_system_too() {
     assert!(report.scores.frames.displayed > 60, "{:?}", report.scores.frames);
 }
 
+#[test]
+fn published_estimator_leaves_the_rest_of_the_call_alone() {
+    let (published, _) = run(&[("as_published", "bob"), ("modelled", "true")]);
+    let (named, _) = run(&[("controller", "bob-printed"), ("modelled", "true")]);
+    assert_eq!(published.scores.video_delay_ms, named.scores.video_delay_ms);
+    assert!(published.scores.frames.displayed > 90, "{:?}", published.scores.frames);
+}
+
 /// Numbers of fragments and of acknowledgements in the first pictures of a live call, none of which is decoded.
 fn live_acknowledgements(options: &[(&str, &str)]) -> (usize, usize) {
     let format = VideoFormat { width: 320, height: 192, frame_rate: FrameRate::new(30, 1).unwrap() };
