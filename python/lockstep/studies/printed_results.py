@@ -97,6 +97,8 @@ class Printed:
     @property
     def neutral(self) -> float | None:
         """The value that means no difference: 0 for a difference, 1 for a ratio; None for other results."""
+        if self.metric.startswith("GCC updates"):
+            return 100.0  # a ratio in percent
         if self.unit == "ratio" or re.match(r"x\b", self.unit) or self.metric.startswith("normalised"):
             return 1.0
         relative = r"improvement|gain|gap|below|above|SSIM less|SSIM, Salsify over|loss of the|model better|variation"
