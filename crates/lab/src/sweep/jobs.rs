@@ -308,7 +308,7 @@ pub(super) mod tests {
 
     /// Calls that together have every option at an unusual value: no call can have all options at once.
     pub(in crate::sweep) fn examples() -> Vec<Job> {
-        let examples: [(SweepCodec, &[(&str, &str)]); 5] = [
+        let examples: [(SweepCodec, &[(&str, &str)]); 6] = [
             (
                 SweepCodec::Conventional,
                 &[
@@ -353,6 +353,7 @@ pub(super) mod tests {
                 ],
             ),
             (SweepCodec::Functional, &[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")]),
+            (SweepCodec::Functional, &[("as_published", "salsify")]),
             (
                 SweepCodec::ModelledConventional,
                 &[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")],
