@@ -7,22 +7,8 @@ use lockstep_call::{MenuMode, SalsifyVersions};
 use lockstep_control::{Algorithm, BobRules, GracePeriod};
 use lockstep_transport::FeedbackInterval;
 
-use crate::options::{CallArguments, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError};
+use crate::options::{AsPublished, CallArguments, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError};
 use crate::{ControlSettings, MaxBitrate};
-
-/// A published system to follow to the letter, where Lockstep does something better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AsPublished {
-    /// Salsify (NSDI 2018, section 3.2, and its published code). The menu `serial` is Salsify-1c, `parallel` Salsify-2c.
-    Salsify,
-    /// Salsify with a conventional codec that has a target for each frame (section 5.2, experiment 4).
-    SalsifyFrameTarget,
-    /// The same with a target that changes once per second.
-    SalsifySecondTarget,
-    /// BoB (IEEE TMM 2022, Algorithm 1): the heuristic of the paper's text, under `bob`, the default, or
-    /// `bob-heuristic`.
-    Bob,
-}
 
 impl AsPublished {
     /// Options that the design fixes. Any other value of them is refused.

@@ -30,7 +30,6 @@ mod settings;
 mod simulate;
 mod words;
 
-pub use as_published::AsPublished;
 pub use coding_time::EncodeTimeSettings;
 pub use content_hash::content_hash;
 pub use counters::counters;
@@ -41,8 +40,8 @@ pub use model_file::{ModelFile, sender_model_hash};
 #[cfg(feature = "simulation")]
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
-    CallArguments, CallRecord, ClipName, CodecKind, ControllerName, Form, Milliseconds, OptionDescription, OptionError,
-    OptionGroup, OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
+    AsPublished, CallArguments, CallRecord, ClipName, CodecKind, ControllerName, Form, Milliseconds, OptionDescription,
+    OptionError, OptionGroup, OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
 #[cfg(feature = "simulation")]

@@ -21,9 +21,9 @@ use lockstep_link::{GilbertElliott, LossInterval, Reordering};
 use lockstep_transport::FeedbackInterval;
 use lockstep_vp8::Preset;
 
-use crate::{AsPublished, MaxBitrate};
+use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
-pub use choices::{CodecKind, QueueKind};
+pub use choices::{AsPublished, CodecKind, QueueKind};
 pub use names::{ClipName, ControllerName, SoundName, TraceName};
 pub use option_value::{Form, OptionValue};
 pub use overrides::Overrides;

@@ -19,14 +19,14 @@ use lockstep_link::{
 use lockstep_units::ByteCount;
 use lockstep_vp8::Preset;
 
+use crate::MaxBitrate;
 use crate::coding_time::EncodeTimeSettings;
 use crate::family_file::open_families;
 use crate::model_file::ModelFile;
 use crate::options::{
-    CallArguments, CallRecord, ClipName, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError, OptionGroup,
-    Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
+    AsPublished, CallArguments, CallRecord, ClipName, CodecKind, ControllerName, MenuKind, Milliseconds, OptionError,
+    OptionGroup, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
-use crate::{AsPublished, MaxBitrate};
 
 /// Controllers that respond to marks (ECN).
 const CONTROLLERS_WITH_ECN: &str = "gcc, nada or scream";

@@ -8,7 +8,6 @@ use lockstep_link::QueueConfig;
 use lockstep_vp8::Preset;
 
 use super::option_value::OptionValue;
-use crate::AsPublished;
 
 /// Implements [`OptionValue`] for types with a name for each value.
 macro_rules! choices {
@@ -71,6 +70,20 @@ pub enum CodecKind {
     /// A rate control chooses one quantizer per frame before coding, and follows the controller's target once per
     /// second. Lost packets are retransmitted; a key frame is the last resort.
     Conventional,
+}
+
+/// A published system to follow to the letter, where Lockstep does something better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsPublished {
+    /// Salsify (NSDI 2018, section 3.2, and its published code). The menu `serial` is Salsify-1c, `parallel` Salsify-2c.
+    Salsify,
+    /// Salsify with a conventional codec that has a target for each frame (section 5.2, experiment 4).
+    SalsifyFrameTarget,
+    /// The same with a target that changes once per second.
+    SalsifySecondTarget,
+    /// BoB (IEEE TMM 2022, Algorithm 1): the heuristic of the paper's text, under `bob`, the default, or
+    /// `bob-heuristic`.
+    Bob,
 }
 
 /// Kind of a [`MenuMode`], without its number of passes.
