@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_control::{EstimatorKind, RateBounds};
+use lockstep_control::{BobRules, EstimatorKind, RateBounds};
 use lockstep_nn::Model;
 use lockstep_transport::Arrival;
 use lockstep_units::{ByteCount, Timestamp};
@@ -28,7 +28,8 @@ pub fn run(data: &[u8]) {
         assert_eq!(bits(&outputs), bits(&model.run(&inputs).expect("a second run succeeds")));
         let bounds = RateBounds::default();
         let model = Arc::new(model);
-        for kind in [EstimatorKind::Bob, EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24] {
+        let bob = [BobRules::Released, BobRules::Printed].map(EstimatorKind::Bob);
+        for kind in bob.into_iter().chain([EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24]) {
             let Ok(mut estimator) = kind.with_model(bounds, Some(Arc::clone(&model))) else { continue };
             for number in 0..4 {
                 estimator.on_arrival(&arrival(number));
