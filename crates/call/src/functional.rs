@@ -209,11 +209,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { now, picture, source, budget, may_wait, .. } = *request;
-        // A state that is no longer held counts as empty: the frame is a key frame.
-        let (source, state) = match self.states.get(source) {
-            Some(state) => (source, state.clone()),
-            None => (StateId::EMPTY, C::State::default()),
-        };
+        let (source, state) = self.states.source(source);
         let (parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));

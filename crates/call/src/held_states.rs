@@ -24,6 +24,14 @@ impl<S: Default> HeldStates<S> {
         self.place(name).map(|place| &self.states[place].1)
     }
 
+    /// The state to code from, with its name: the empty state if this one is no longer held, so the frame is a key frame.
+    pub(crate) fn source(&self, name: StateId) -> (StateId, S)
+    where
+        S: Clone,
+    {
+        self.get(name).map_or_else(|| (StateId::EMPTY, S::default()), |state| (name, state.clone()))
+    }
+
     /// Adds `state` under `name`.
     pub(crate) fn insert(&mut self, name: StateId, state: S) {
         match self.place(name) {
@@ -56,6 +64,8 @@ mod tests {
         held.insert(StateId(3), 'b');
         held.insert(StateId(5), 'c');
         assert_eq!((held.get(StateId(5)), held.get(StateId(3)), held.len()), (Some(&'c'), Some(&'b'), 3));
+        assert_eq!(held.source(StateId(3)), (StateId(3), 'b'));
+        assert_eq!(held.source(StateId(9)), (StateId::EMPTY, '\0'));
         [StateId(5), StateId(5), StateId::EMPTY].into_iter().for_each(|name| held.remove(name));
         assert_eq!((held.get(StateId(5)), held.get(StateId::EMPTY), held.len()), (None, Some(&'\0'), 2));
     }

@@ -158,11 +158,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for SalsifyEncoder<C> {
             self.skips += 1;
             return None;
         };
-        // A state that is no longer held counts as empty: the frame is a key frame.
-        let (source, state) = match self.states.get(request.source) {
-            Some(state) => (request.source, state.clone()),
-            None => (StateId::EMPTY, C::State::default()),
-        };
+        let (source, state) = self.states.source(request.source);
         let (arena, picture, parameters) = (self.arena.clone(), request.picture.clone(), self.parameters.clone());
         let budget = request.budget;
         let job = EncodeJob::new(self.versions.first_work(), move |runner| {
