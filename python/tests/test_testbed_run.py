@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars
@@ -17,11 +17,13 @@ from lockstep.testbed import (
     link,
     measuring,
     own,
+    pion_call,
     programs,
     str0m_call,
     web,
 )
 from lockstep.testbed.clips import barcoded
+from lockstep.testbed.peers import Peer
 from lockstep.testbed.processes import group_members
 from lockstep.testbed.programs import Clip
 
@@ -44,9 +46,13 @@ def namespaces() -> str:
     return listed.stdout
 
 
-def not_built() -> str | None:
+def missing_or_not_built(peer: Peer) -> Callable[[], str | None]:
     # A test should not build for minutes.
-    return str0m_call.missing() or (None if str0m_call.built() else "it is not built: run make test-testbed")
+    return lambda: peer.missing() or (None if peer.found() else "it is not built: run make test-testbed")
+
+
+def missing_estimator() -> str | None:
+    return gstreamer_call.missing() or missing_or_not_built(gstreamer_call.PLUGIN)()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +65,9 @@ def not_built() -> str | None:
         ("aiortc", aiortc_call.missing),
         ("firefox", firefox.missing),
         ("gstreamer", gstreamer_call.missing),
-        ("str0m", not_built),
+        ("gstreamer:control=gcc", missing_estimator),
+        ("str0m", missing_or_not_built(str0m_call.PEER)),
+        ("pion", missing_or_not_built(pion_call.PEER)),
     ],
 )
 @pytest.mark.parametrize("kind", ["tun", "relay"])
@@ -69,7 +77,7 @@ def test_frames_of_a_call_over_a_link_are_measured(
     assert callable(missing)
     if lacking := missing() or link.missing(kind):
         pytest.skip(f"{program} over {kind}: {lacking}")
-    if kind == "relay" and program not in ("lockstep", "lockstep-web:page=sender", "chromium", "str0m"):
+    if kind == "relay" and program not in ("lockstep", "lockstep-web:page=sender", "chromium", "str0m", "pion"):
         pytest.skip("relays are tested with a few programs")
     found = measuring.run(measuring.Run(program, LINK, kind, clip, SECONDS), tmp_path)
     frames = polars.read_parquet(tmp_path / "frames.parquet")

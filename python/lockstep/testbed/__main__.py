@@ -3,7 +3,7 @@
 import argparse
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -178,14 +178,27 @@ def _list(words: Sequence[str]) -> int:
     for name, kind in KINDS.items():
         options = ", ".join(f"{option}={value}" for option, value in kind.options.items())
         print(f"  {name:13} {kind.meaning}" + (f"; {name}:{options}" if options else ""))
-        if lacking := import_module(kind.module).missing():
-            print(f"  {'':13} not available: {lacking}")
+        for line in _lacking(name):
+            print(f"  {'':13} {line}")
     lacking = link.missing("tun")
     own = lacking and not own_namespace.is_inside() and not own_namespace.missing()
     can = "available in a separate user namespace" if own else "available"
     cannot = f"not available: {lacking}; --link relay requires no rights"
     print(f"\nlinks:\n  tun           {cannot if lacking and not own else can}")
     return 0
+
+
+def _lacking(kind: str) -> Iterator[str]:
+    """Lines on what a kind of programs lacks, or else single ones of its programs."""
+    module = import_module(KINDS[kind].module)
+    if lacking := module.missing():
+        yield f"not available: {lacking}"
+        return
+    for named in filter(lambda named: named.kind == kind, map(parse, ALL)):
+        try:
+            module.check(named.options)
+        except TestbedError as error:
+            yield f"{named.name} is not available: {error}"
 
 
 def _report(words: Sequence[str]) -> int:

@@ -31,7 +31,10 @@ LABELS = {
     "firefox": "Firefox, VP8",
     "gstreamer": "GStreamer, VP8, fixed rate",
     "gstreamer:latency=40": "GStreamer, VP8, fixed rate, 40 ms buffer",
+    "gstreamer:control=gcc": "GStreamer, VP8, GCC",
+    "gstreamer:control=gcc,latency=40": "GStreamer, VP8, GCC, 40 ms buffer",
     "str0m": "str0m, Lockstep's VP8",
+    "pion": "pion, libvpx's VP8",
 }
 """Display names of programs; others are shown by their own names."""
 
@@ -51,7 +54,10 @@ ALL = (
     "aiortc",
     "gstreamer",
     "gstreamer:latency=40",
+    "gstreamer:control=gcc",
+    "gstreamer:control=gcc,latency=40",
     "str0m",
+    "pion",
 )
 """Programs of `--program all`."""
 

@@ -1,8 +1,9 @@
 """One end of a call with GStreamer's webrtcbin, as a process of the system's Python, which has its bindings.
 
 Usage: `python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON). The only argument `check`
-prints missing requirements. `two_ends.py` describes its input, output and files. It does not import this package,
-because the system's Python does not have it.
+prints missing requirements, or else an empty line, the version, and the bandwidth estimator if it is installed.
+`two_ends.py` describes its input, output and files. It does not import this package, because the system's Python does
+not have it.
 """
 
 import json
@@ -24,6 +25,14 @@ ELEMENTS = {
 }
 """Required elements, and their Debian packages."""
 RTP = "application/x-rtp,media=video,encoding-name=VP8,payload=96,clock-rate=90000"
+FEEDBACK = (
+    ",rtcp-fb-transport-cc=(boolean)true"
+    ",extmap-1=(string)http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
+)
+"""Arrival times of all packets, for rtpgccbwe. The payloader adds the extension that its caps have."""
+ESTIMATOR = "rtpgccbwe"
+FIRST_BPS = 300_000
+"""Initial bandwidth estimate, as in libwebrtc, bit/s."""
 GATHER_SECONDS = 5.0
 SAMPLE_SECONDS = 0.5
 
@@ -52,6 +61,13 @@ def version() -> str:
     from gi.repository import Gst  # noqa: PLC0415 - only if installed
 
     return str(Gst.version_string())
+
+
+def has_estimator() -> bool:
+    """Whether the bandwidth estimator is installed."""
+    from gi.repository import Gst  # noqa: PLC0415 - only if installed
+
+    return Gst.ElementFactory.find(ESTIMATOR) is not None
 
 
 class Clip:
@@ -85,6 +101,8 @@ class End:
 
         self.gst, self._sdp, self._webrtc = Gst, GstSdp, GstWebRTC
         self.role, self.work, self.options = role, work, options
+        self.estimates = options["control"] == "gcc"
+        self.rtp = RTP + (FEEDBACK if self.estimates else "")
         self.pipeline = Gst.Pipeline()
         self.rtc = self.element("webrtcbin", bundle_policy="max-bundle", latency=int(options["latency"]))
         self._gathered = threading.Event()
@@ -184,6 +202,8 @@ class Sender(End):
         super().__init__("sender", work, options)
         self._clip = Clip(clip)
         self._encoded = self._frames = 0
+        self._estimator: Any = None
+        self._target = FIRST_BPS if self.estimates else int(options["bitrate"])
         form = f"video/x-raw,format=I420,width={self._clip.width},height={self._clip.height}"
         form += f",framerate={self._clip.numerator}/{self._clip.denominator}"
         # A camera has few waiting pictures; the oldest are dropped.
@@ -198,9 +218,9 @@ class Sender(End):
         )
         self._source.set_property("caps", self.gst.Caps.from_string(form))
         # The settings of libvpx in libwebrtc.
-        encoder = self.element(
+        self._encoder = self.element(
             "vp8enc",
-            target_bitrate=options["bitrate"],
+            target_bitrate=self._target,
             deadline=1,
             cpu_used=-6,
             end_usage="cbr",
@@ -215,17 +235,33 @@ class Sender(End):
             static_threshold=1,
             threads=1,
         )
-        encoder.get_static_pad("src").add_probe(self.gst.PadProbeType.BUFFER, self._on_encoded)
+        self._encoder.get_static_pad("src").add_probe(self.gst.PadProbeType.BUFFER, self._on_encoded)
         payloader = self.element("rtpvp8pay", picture_id_mode="15-bit")
-        filtered = self.element("capsfilter", caps=RTP)
-        for before, after in ((self._source, encoder), (encoder, payloader), (payloader, filtered)):
+        filtered = self.element("capsfilter", caps=self.rtp)
+        for before, after in pairwise((self._source, self._encoder, payloader, filtered)):
             before.link(after)
+        if self.estimates:
+            self.rtc.connect("request-aux-sender", self._on_aux_sender)
         filtered.link(self.rtc)
         transceiver = self.rtc.emit("get-transceiver", 0)
         transceiver.set_property("direction", self._webrtc.WebRTCRTPTransceiverDirection.SENDONLY)
         # No picture has arrived yet to determine the codec.
-        transceiver.set_property("codec-preferences", self.gst.Caps.from_string(RTP))
+        transceiver.set_property("codec-preferences", self.gst.Caps.from_string(self.rtp))
         transceiver.set_property("do-nack", True)
+
+    def _on_aux_sender(self, _rtc: Any, _transport: Any) -> Any:
+        if self.options["plugin"]:
+            self.gst.Plugin.load_file(self.options["plugin"])
+        self._estimator = self.gst.ElementFactory.make(ESTIMATOR)
+        self._estimator.set_property("max-bitrate", int(self.options["cap"]))
+        self._estimator.set_property("estimated-bitrate", self._target)
+        self._estimator.connect("notify::estimated-bitrate", self._on_estimate)
+        return self._estimator
+
+    def _on_estimate(self, *_: object) -> None:
+        # The encoder's target is the whole estimate, as in webrtcsink.
+        self._target = self._estimator.get_property("estimated-bitrate")
+        self._encoder.set_property("target-bitrate", self._target)
 
     def _on_encoded(self, _pad: Any, info: Any) -> Any:
         self._encoded += 8 * info.get_buffer().get_size()
@@ -256,7 +292,8 @@ class Sender(End):
 
     def counts(self) -> dict[str, Any]:
         """Counters of the encoder."""
-        return {"media_bits": self._encoded, "frames_sent": self._frames, "target_bps": int(self.options["bitrate"])}
+        found = {"media_bits": self._encoded, "frames_sent": self._frames, "target_bps": self._target}
+        return found | ({"estimate_bps": self._target} if self.estimates else {})
 
 
 class Receiver(End):
@@ -268,7 +305,7 @@ class Receiver(End):
         self._kept = (work / "shown.i420").open("wb")
         self._times = (work / "receiver.times").open("w")
         direction = self._webrtc.WebRTCRTPTransceiverDirection.RECVONLY
-        transceiver = self.rtc.emit("add-transceiver", direction, self.gst.Caps.from_string(RTP))
+        transceiver = self.rtc.emit("add-transceiver", direction, self.gst.Caps.from_string(self.rtp))
         transceiver.set_property("do-nack", True)
         self.rtc.connect("pad-added", self._on_pad)
 
@@ -354,6 +391,7 @@ def main(words: list[str]) -> None:
         print(lacking := check())
         if not lacking:
             print(version())
+            print(ESTIMATOR if has_estimator() else "")
         return
     if lacking := check():
         raise SystemExit(lacking)

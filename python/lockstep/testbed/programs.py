@@ -157,12 +157,17 @@ KINDS = {
     "aiortc": Kind("lockstep.testbed.aiortc_call", "WebRTC in Python: VP8, REMB", {}),
     "gstreamer": Kind(
         "lockstep.testbed.gstreamer_call",
-        "webrtcbin of the system's GStreamer: VP8 at one bit rate, without a bandwidth estimate",
-        {"bitrate": "1700kbps", "latency": "200"},
+        "webrtcbin of the system's GStreamer: VP8 at one bit rate, or with control=gcc at the rate of rtpgccbwe",
+        {"control": "fixed", "bitrate": "1700kbps", "cap": "3500kbps", "latency": "200"},
     ),
     "str0m": Kind(
         "lockstep.testbed.str0m_call",
         "WebRTC in Rust with its own bandwidth estimate, with frames of Lockstep's codec at that rate",
+        {"cap": "3500kbps"},
+    ),
+    "pion": Kind(
+        "lockstep.testbed.pion_call",
+        "WebRTC in Go with its own bandwidth estimate, with frames of libvpx at that rate",
         {"cap": "3500kbps"},
     ),
 }

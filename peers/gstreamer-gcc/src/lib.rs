@@ -1,0 +1,1 @@
+//! Empty: `cargo build --package gst-plugin-rtp` builds the dependency itself.
