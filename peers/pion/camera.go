@@ -36,7 +36,7 @@ func newCamera(arguments arguments, track *webrtc.TrackLocalStaticSample) (*came
 		return nil, err
 	}
 	made := &camera{clip: clip, track: track, times: times, maxBps: arguments.maxBps}
-	made.allow(firstBps)
+	made.allow(arguments.startBps)
 	return made, nil
 }
 

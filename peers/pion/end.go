@@ -12,6 +12,7 @@ import (
 	"github.com/pion/interceptor"
 	"github.com/pion/interceptor/pkg/cc"
 	"github.com/pion/interceptor/pkg/gcc"
+	"github.com/pion/interceptor/pkg/stats"
 	"github.com/pion/rtcp"
 	"github.com/pion/webrtc/v4"
 )
@@ -20,6 +21,8 @@ import (
 type end struct {
 	connection *webrtc.PeerConnection
 	estimator  cc.BandwidthEstimator
+	statistics stats.Getter
+	ssrc       uint32
 	camera     *camera
 	input      *bufio.Reader
 }
@@ -40,7 +43,7 @@ func newEnd(arguments arguments) (*end, error) {
 	if arguments.role == sender {
 		controlled, err := cc.NewInterceptor(func() (cc.BandwidthEstimator, error) {
 			return gcc.NewSendSideBWE(
-				gcc.SendSideBWEInitialBitrate(firstBps), gcc.SendSideBWEMaxBitrate(arguments.maxBps),
+				gcc.SendSideBWEInitialBitrate(arguments.startBps), gcc.SendSideBWEMaxBitrate(arguments.maxBps),
 			)
 		})
 		if err != nil {
@@ -48,6 +51,13 @@ func newEnd(arguments arguments) (*end, error) {
 		}
 		controlled.OnNewPeerConnection(func(_ string, estimator cc.BandwidthEstimator) { made.estimator = estimator })
 		interceptors.Add(controlled)
+		// PeerConnection.GetStats has only the statistics of received streams.
+		counted, err := stats.NewInterceptor()
+		if err != nil {
+			return nil, err
+		}
+		counted.OnNewPeerConnection(func(_ string, statistics stats.Getter) { made.statistics = statistics })
+		interceptors.Add(counted)
 		if err := webrtc.ConfigureTWCCHeaderExtensionSender(media, interceptors); err != nil {
 			return nil, err
 		}
@@ -86,6 +96,7 @@ func (e *end) send(arguments arguments) error {
 	if err != nil {
 		return err
 	}
+	e.ssrc = uint32(sending.GetParameters().Encodings[0].SSRC)
 	go func() {
 		for {
 			packets, _, err := sending.ReadRTCP()
@@ -170,14 +181,11 @@ func (e *end) sample() map[string]any {
 	row["estimate_bps"] = e.estimator.GetTargetBitrate()
 	row["target_bps"] = e.camera.targetBps()
 	row["frames_sent"], row["media_bits"] = e.camera.frames.Load(), e.camera.bits.Load()
-	for _, entry := range e.connection.GetStats() {
-		switch found := entry.(type) {
-		case webrtc.OutboundRTPStreamStats:
-			row["sent_bits"], row["packets_sent"] = 8*(found.BytesSent+found.HeaderBytesSent), found.PacketsSent
-		case webrtc.RemoteInboundRTPStreamStats:
-			if found.RoundTripTimeMeasurements > 0 {
-				row["round_trip_us"] = 1e6 * found.RoundTripTime
-			}
+	if found := e.statistics.Get(e.ssrc); found != nil {
+		sent := found.OutboundRTPStreamStats
+		row["sent_bits"], row["packets_sent"] = 8*(sent.BytesSent+sent.HeaderBytesSent), sent.PacketsSent
+		if reported := found.RemoteInboundRTPStreamStats; reported.RoundTripTimeMeasurements > 0 {
+			row["round_trip_us"] = reported.RoundTripTime.Microseconds()
 		}
 	}
 	return row

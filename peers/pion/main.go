@@ -19,8 +19,6 @@ import (
 const (
 	sender   = "sender"
 	receiver = "receiver"
-	// firstBps is the initial bandwidth estimate, as in libwebrtc, bit/s.
-	firstBps = 300_000
 	// sampled is the interval of the rows in the series.
 	sampled = 500 * time.Millisecond
 )
@@ -32,8 +30,8 @@ type arguments struct {
 	work    string
 	clip    string
 	address net.IP
-	// maxBps is the limit on the sending rate, bit/s.
-	maxBps int
+	// startBps is the initial bandwidth estimate, and maxBps the limit on it, bit/s.
+	startBps, maxBps int
 }
 
 func (a arguments) file(name string) string { return filepath.Join(a.work, name) }
@@ -44,15 +42,15 @@ func readArguments(words []string) (arguments, error) {
 			"usage: lockstep-pion-peer sender|receiver WORK CLIP ADDRESS OPTIONS (started by `lockstep testbed`)",
 		)
 	}
-	var options struct{ Cap int }
-	if err := json.Unmarshal([]byte(words[4]), &options); err != nil || options.Cap <= 0 {
-		return arguments{}, fmt.Errorf("cannot read the options: expected a positive `cap`")
+	var options struct{ Start, Cap int }
+	if err := json.Unmarshal([]byte(words[4]), &options); err != nil || min(options.Start, options.Cap) <= 0 {
+		return arguments{}, fmt.Errorf("cannot read the options: expected positive rates `start` and `cap`")
 	}
 	address := net.ParseIP(words[3])
 	if address == nil {
 		return arguments{}, fmt.Errorf("cannot read the address %q: expected an IP address", words[3])
 	}
-	return arguments{role: words[0], work: words[1], clip: words[2], address: address, maxBps: options.Cap}, nil
+	return arguments{words[0], words[1], words[2], address, options.Start, options.Cap}, nil
 }
 
 // now is the time of the machine's monotonic clock, s.

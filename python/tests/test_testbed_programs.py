@@ -64,7 +64,9 @@ def test_wrong_options_of_chromium_are_refused_before_start(words: str, message:
         ("gstreamer:control=bbr", "fixed, gcc"),
         ("gstreamer:cap=fast", "not a bit rate"),
         ("str0m:cap=fast", "not a bit rate"),
+        ("gstreamer:start=4mbps", "start=4mbps is above cap=3500kbps"),
         ("pion:cap=fast", "not a bit rate"),
+        ("pion:start=5mbps", "above cap"),
     ],
 )
 def test_wrong_options_of_other_programs_are_refused(name: str, message: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lockstep.testbed.chromium import bits_per_second
-from lockstep.testbed.peers import ROOT, Peer, built_path, cargo_command
+from lockstep.testbed.peers import ROOT, Peer, built_path, cargo_command, rates_of_estimate
 from lockstep.testbed.programs import OwnSession, Setting, TestbedError
 from lockstep.testbed.session_log import sampled
 from lockstep.testbed.two_ends import TwoEnds
@@ -89,13 +89,13 @@ def _needs_plugin(options: Mapping[str, str]) -> bool:
 def make(options: Mapping[str, str]) -> TwoEnds:
     """Makes the program with its options.
 
-    `control` is fixed or gcc. `bitrate` is the rate of fixed, and `cap` the maximum of gcc. `latency` is the length of
-    the jitter buffer, ms.
+    `control` is fixed or gcc. `bitrate` is the rate of fixed. `start` and `cap` are the first estimate of gcc and the
+    maximum. `latency` is the length of the jitter buffer, ms.
     """
     found = _found()
     if found.lacking:
         raise TestbedError(found.lacking)
-    rates = {name: str(bits_per_second(options[name])) for name in ("bitrate", "cap")}
+    rates = {"bitrate": bits_per_second(options["bitrate"]), **rates_of_estimate(options)}
     plugin = str(PLUGIN.build()) if _needs_plugin(options) else ""
     encoded = json.dumps({**options, **rates, "plugin": plugin})
     gauges = GAUGES | (ESTIMATES if options["control"] == "gcc" else {})
@@ -117,8 +117,8 @@ def check(options: Mapping[str, str]) -> None:
         TestbedError: If one is invalid or its requirements are missing; the message has the valid values or the reason.
 
     """
-    for name in ("bitrate", "cap"):
-        bits_per_second(options[name])
+    bits_per_second(options["bitrate"])
+    rates_of_estimate(options)
     if not options["latency"].isdigit() or int(options["latency"]) > MAX_LATENCY_MS:
         raise TestbedError(f"latency={options['latency']} is not a time from 0 to {MAX_LATENCY_MS} ms")
     if options["control"] not in CONTROLS:

@@ -1,7 +1,7 @@
 """One end of a call with GStreamer's webrtcbin, as a process of the system's Python, which has its bindings.
 
-Usage: `python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON). The only argument `check`
-prints missing requirements, or else an empty line, the version, and the bandwidth estimator if it is installed.
+Usage: `python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON). With the only argument
+`check` it prints missing requirements. Without any it prints an empty line, the version, and an installed estimator.
 `two_ends.py` describes its input, output and files. It does not import this package, because the system's Python does
 not have it.
 """
@@ -31,8 +31,6 @@ FEEDBACK = (
 )
 """Arrival times of all packets, for rtpgccbwe. The payloader adds the extension that its caps have."""
 ESTIMATOR = "rtpgccbwe"
-FIRST_BPS = 300_000
-"""Initial bandwidth estimate, as in libwebrtc, bit/s."""
 GATHER_SECONDS = 5.0
 SAMPLE_SECONDS = 0.5
 
@@ -95,7 +93,7 @@ class Clip:
 class End:
     """An end: a pipeline with one webrtcbin, and the common parts of both roles."""
 
-    def __init__(self, role: str, work: Path, options: dict[str, str]) -> None:
+    def __init__(self, role: str, work: Path, options: dict[str, Any]) -> None:
         """Makes a pipeline that contains only webrtcbin."""
         from gi.repository import Gst, GstSdp, GstWebRTC  # noqa: PLC0415 - only if installed
 
@@ -197,13 +195,13 @@ class End:
 class Sender(End):
     """The clip as a camera, VP8 encoder, webrtcbin."""
 
-    def __init__(self, work: Path, clip: Path, options: dict[str, str]) -> None:
+    def __init__(self, work: Path, clip: Path, options: dict[str, Any]) -> None:
         """Makes the pipeline."""
         super().__init__("sender", work, options)
         self._clip = Clip(clip)
         self._encoded = self._frames = 0
         self._estimator: Any = None
-        self._target = FIRST_BPS if self.estimates else int(options["bitrate"])
+        self._target = options["start" if self.estimates else "bitrate"]
         form = f"video/x-raw,format=I420,width={self._clip.width},height={self._clip.height}"
         form += f",framerate={self._clip.numerator}/{self._clip.denominator}"
         # A camera has few waiting pictures; the oldest are dropped.
@@ -241,7 +239,8 @@ class Sender(End):
         for before, after in pairwise((self._source, self._encoder, payloader, filtered)):
             before.link(after)
         if self.estimates:
-            self.rtc.connect("request-aux-sender", self._on_aux_sender)
+            self._estimator = self._make_estimator()
+            self.rtc.connect("request-aux-sender", lambda *_: self._estimator)
         filtered.link(self.rtc)
         transceiver = self.rtc.emit("get-transceiver", 0)
         transceiver.set_property("direction", self._webrtc.WebRTCRTPTransceiverDirection.SENDONLY)
@@ -249,14 +248,14 @@ class Sender(End):
         transceiver.set_property("codec-preferences", self.gst.Caps.from_string(self.rtp))
         transceiver.set_property("do-nack", True)
 
-    def _on_aux_sender(self, _rtc: Any, _transport: Any) -> Any:
+    def _make_estimator(self) -> Any:
         if self.options["plugin"]:
             self.gst.Plugin.load_file(self.options["plugin"])
-        self._estimator = self.gst.ElementFactory.make(ESTIMATOR)
-        self._estimator.set_property("max-bitrate", int(self.options["cap"]))
-        self._estimator.set_property("estimated-bitrate", self._target)
-        self._estimator.connect("notify::estimated-bitrate", self._on_estimate)
-        return self._estimator
+        made = self.gst.ElementFactory.make(ESTIMATOR)
+        made.set_property("max-bitrate", self.options["cap"])
+        made.set_property("estimated-bitrate", self._target)
+        made.connect("notify::estimated-bitrate", self._on_estimate)
+        return made
 
     def _on_estimate(self, *_: object) -> None:
         # The encoder's target is the whole estimate, as in webrtcsink.
@@ -299,7 +298,7 @@ class Sender(End):
 class Receiver(End):
     """webrtcbin, VP8 decoder, and a sink that shows pictures at their time."""
 
-    def __init__(self, work: Path, options: dict[str, str]) -> None:
+    def __init__(self, work: Path, options: dict[str, Any]) -> None:
         """Makes the pipeline."""
         super().__init__("receiver", work, options)
         self._kept = (work / "shown.i420").open("wb")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lockstep.testbed.chromium import bits_per_second
 from lockstep.testbed.processes import apart, pause
 from lockstep.testbed.programs import Setting, TestbedError
 
@@ -117,7 +118,7 @@ class Peer:
             errors.seek(0)
             if making.returncode != 0 or not self.built.exists():
                 raise TestbedError(f"cannot build {self.name}: {_reason(errors.read())}")
-        # The command leaves a file that is up to date as it was, but a checkout may have changed the times of sources.
+        # The command may keep a file whose sources have only newer times, as after a checkout.
         self.built.touch()
         return self.built
 
@@ -131,6 +132,19 @@ def ends(program: Path, options: Mapping[str, int]) -> Callable[[str, Setting], 
         return [str(program), role, str(setting.work), str(setting.clip.path), side.address, encoded]
 
     return command
+
+
+def rates_of_estimate(options: Mapping[str, str]) -> dict[str, int]:
+    """The options `start` and `cap` of a bandwidth estimate in bit/s: its first value and its maximum.
+
+    Raises:
+        TestbedError: If one is no bit rate, or the start is above the maximum.
+
+    """
+    rates = {name: bits_per_second(options[name]) for name in ("start", "cap")}
+    if rates["start"] > rates["cap"]:
+        raise TestbedError(f"start={options['start']} is above cap={options['cap']}")
+    return rates
 
 
 def locked_version(package: str, lock: Path) -> str:

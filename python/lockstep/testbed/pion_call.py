@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lockstep.testbed.chromium import bits_per_second
-from lockstep.testbed.peers import ROOT, Peer, built_path, ends
+from lockstep.testbed.peers import ROOT, Peer, built_path, ends, rates_of_estimate
 from lockstep.testbed.programs import OwnSession
 from lockstep.testbed.session_log import sampled
 from lockstep.testbed.two_ends import TwoEnds
@@ -51,8 +50,8 @@ def _session(series: Sequence[Mapping[str, Any]]) -> OwnSession | None:
 
 
 def make(options: Mapping[str, str]) -> TwoEnds:
-    """Makes the program with the option `cap`, its maximum bit rate."""
-    command = ends(PEER.build(), {"cap": bits_per_second(options["cap"])})
+    """Makes the program with the options `start` and `cap`, the first value of its estimate and the maximum."""
+    command = ends(PEER.build(), rates_of_estimate(options))
     return TwoEnds("pion", command, _version, _session)
 
 
@@ -72,4 +71,4 @@ def check(options: Mapping[str, str]) -> None:
         TestbedError: If one is invalid; the message has the reason.
 
     """
-    bits_per_second(options["cap"])
+    rates_of_estimate(options)

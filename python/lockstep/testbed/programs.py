@@ -158,7 +158,7 @@ KINDS = {
     "gstreamer": Kind(
         "lockstep.testbed.gstreamer_call",
         "webrtcbin of the system's GStreamer: VP8 at one bit rate, or with control=gcc at the rate of rtpgccbwe",
-        {"control": "fixed", "bitrate": "1700kbps", "cap": "3500kbps", "latency": "200"},
+        {"control": "fixed", "bitrate": "1700kbps", "start": "2048kbps", "cap": "3500kbps", "latency": "200"},
     ),
     "str0m": Kind(
         "lockstep.testbed.str0m_call",
@@ -168,7 +168,7 @@ KINDS = {
     "pion": Kind(
         "lockstep.testbed.pion_call",
         "WebRTC in Go with its own bandwidth estimate, with frames of libvpx at that rate",
-        {"cap": "3500kbps"},
+        {"start": "300kbps", "cap": "3500kbps"},
     ),
 }
 """Kinds of programs by name."""
