@@ -33,12 +33,10 @@ func newEnd(arguments arguments) (*end, error) {
 	media, interceptors := &webrtc.MediaEngine{}, &interceptor.Registry{}
 	feedback := []webrtc.RTCPFeedback{{Type: "ccm", Parameter: "fir"}, {Type: "nack"}, {Type: "nack", Parameter: "pli"}}
 	codec := webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeVP8, ClockRate: 90_000, RTCPFeedback: feedback}
-	again := webrtc.RTPCodecCapability{MimeType: webrtc.MimeTypeRTX, ClockRate: 90_000, SDPFmtpLine: "apt=96"}
-	for payload, capability := range map[webrtc.PayloadType]webrtc.RTPCodecCapability{96: codec, 97: again} {
-		parameters := webrtc.RTPCodecParameters{RTPCodecCapability: capability, PayloadType: payload}
-		if err := media.RegisterCodec(parameters, webrtc.RTPCodecTypeVideo); err != nil {
-			return nil, err
-		}
+	// Without RTX, retransmissions have the SSRC of the stream. The estimator's pacer drops those with another one.
+	parameters := webrtc.RTPCodecParameters{RTPCodecCapability: codec, PayloadType: 96}
+	if err := media.RegisterCodec(parameters, webrtc.RTPCodecTypeVideo); err != nil {
+		return nil, err
 	}
 	if arguments.role == sender {
 		controlled, err := cc.NewInterceptor(func() (cc.BandwidthEstimator, error) {
