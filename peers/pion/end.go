@@ -95,20 +95,12 @@ func (e *end) send(arguments arguments) error {
 		return err
 	}
 	e.ssrc = uint32(sending.GetParameters().Encodings[0].SSRC)
-	go func() {
-		for {
-			packets, _, err := sending.ReadRTCP()
-			if err != nil {
-				return
-			}
-			for _, packet := range packets {
-				switch packet.(type) {
-				case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
-					e.camera.keyRequested.Store(true)
-				}
-			}
+	go readFeedback(sending, func(packet rtcp.Packet) {
+		switch packet.(type) {
+		case *rtcp.PictureLossIndication, *rtcp.FullIntraRequest:
+			e.camera.keyRequested.Store(true)
 		}
-	}()
+	})
 	e.connection.OnConnectionStateChange(func(state webrtc.PeerConnectionState) {
 		switch state {
 		case webrtc.PeerConnectionStateConnected:
@@ -133,7 +125,10 @@ func (e *end) receive(arguments arguments) error {
 	if err != nil {
 		return err
 	}
-	e.connection.OnTrack(func(track *webrtc.TrackRemote, _ *webrtc.RTPReceiver) { screen.receive(track, e.connection) })
+	e.connection.OnTrack(func(track *webrtc.TrackRemote, receiving *webrtc.RTPReceiver) {
+		go readFeedback(receiving, func(rtcp.Packet) {})
+		screen.receive(track, e.connection)
+	})
 	if err := e.readDescription(); err != nil {
 		return err
 	}
@@ -142,6 +137,23 @@ func (e *end) receive(arguments arguments) error {
 		return err
 	}
 	return e.describe(answer)
+}
+
+// readFeedback reads RTCP packets until the connection ends. Interceptors only process packets that are read.
+func readFeedback(
+	from interface {
+		ReadRTCP() ([]rtcp.Packet, interceptor.Attributes, error)
+	}, each func(rtcp.Packet),
+) {
+	for {
+		packets, _, err := from.ReadRTCP()
+		if err != nil {
+			return
+		}
+		for _, packet := range packets {
+			each(packet)
+		}
+	}
 }
 
 // describe sets the local session description, and prints it with all candidates.
