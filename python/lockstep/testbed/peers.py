@@ -138,7 +138,7 @@ def rates_of_estimate(options: Mapping[str, str]) -> dict[str, int]:
     """The options `start` and `cap` of a bandwidth estimate in bit/s: its first value and its maximum.
 
     Raises:
-        TestbedError: If one is no bit rate, or the start is above the maximum.
+        TestbedError: If one is not a bit rate, or the start is above the maximum.
 
     """
     rates = {name: bits_per_second(options[name]) for name in ("start", "cap")}
