@@ -8,7 +8,11 @@ import (
 	"strings"
 )
 
-const frameLine = int64(len("FRAME\n"))
+const (
+	frameLine = int64(len("FRAME\n"))
+	// maxSide is the largest width or height of VP8 (RFC 6386, section 9.1).
+	maxSide = 16_383
+)
 
 // form is the size of pictures, and their rate as a fraction.
 type form struct{ width, height, numerator, denominator int }
@@ -31,7 +35,7 @@ func openClip(path string) (*clip, error) {
 		return nil, fmt.Errorf("cannot read the clip: expected a y4m file")
 	}
 	opened := &clip{file: file, header: int64(len(line))}
-	for _, field := range strings.Fields(line)[1:] {
+	for _, field := range strings.Fields(line) {
 		switch field[0] {
 		case 'W':
 			_, err = fmt.Sscanf(field, "W%d", &opened.width)
@@ -44,8 +48,9 @@ func openClip(path string) (*clip, error) {
 			return nil, fmt.Errorf("cannot read the clip: field %q of its header: %w", field, err)
 		}
 	}
-	if min(opened.width, opened.height, opened.numerator, opened.denominator) <= 0 {
-		return nil, fmt.Errorf("cannot read the clip: expected a size and a frame rate in its header")
+	smallest := min(opened.width, opened.height, opened.numerator, opened.denominator)
+	if smallest <= 0 || max(opened.width, opened.height) > maxSide {
+		return nil, fmt.Errorf("cannot read the clip: expected a size up to %d and a frame rate in its header", maxSide)
 	}
 	about, err := file.Stat()
 	if err != nil {
