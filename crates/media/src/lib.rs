@@ -23,19 +23,21 @@ mod webm;
 mod y4m;
 
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
-pub use clip::{ClipError, GeneratedClip};
+pub use clip::{ClipError, GeneratedClip, ScreenContent, ScreenContentError};
 pub use colour::{picture_from_rgb, picture_to_rgb};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
-pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, QualityError, psnr, ssim, ssim_db};
+pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, PictureQuality, QualityError, psnr, ssim, ssim_db, text_ssim};
 #[cfg(feature = "window")]
-pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
+pub use sink::window::{Button, ESCAPE, Notice, Overlay, WindowContent, WindowSink};
 pub use sink::{
     DiscardSink, IvfSink, Sink, SinkError, WebmSink, Y4mSink, open_sink, records_sound, sink_of_stream, sink_path,
 };
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;
+#[cfg(all(feature = "screen", unix))]
+pub use source::screen::ScreenSource;
 pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source, source_format};
 pub use vmaf::{VMAF_VARIABLE, VmafError, VmafMeter};
 pub use y4m::{Y4mError, Y4mReader, Y4mWriter};
