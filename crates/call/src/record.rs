@@ -128,7 +128,7 @@ impl FrameRecord {
     }
 
     /// Sets the measured quality of the displayed picture.
-    pub fn set_quality(&mut self, quality: Quality) {
+    pub fn set_quality(&mut self, quality: PictureQuality) {
         let PictureQuality { ssim, psnr_db, text_ssim } = quality;
         (self.ssim, self.psnr_db, self.text_ssim) = (Some(ssim), Some(psnr_db), text_ssim);
     }

@@ -18,7 +18,6 @@ use lockstep_runner::interruption::Interruption;
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
 use lockstep_socket::Clock;
-use lockstep_vp8::Picture;
 
 use crate::call_files::of_call;
 use crate::commands::live::{
