@@ -5,8 +5,8 @@
 //! command-line argument. Neither reads a clock; the caller paces them, see [`Source::is_live`].
 //!
 //! # Features
-//! Feature `window` supports `open_sink("window")`, feature `camera` supports `open_source("camera")`. Both are off by
-//! default.
+//! Feature `window` supports `open_sink("window")`, feature `camera` supports `open_source("camera")`, and feature `screen`
+//! supports `open_source("screen")`. They are off by default.
 #![deny(unsafe_code)]
 
 pub mod barcode;
