@@ -22,7 +22,7 @@ use super::{Sink, SinkError};
 use crate::format::VideoFormat;
 
 /// Interval at which a window reads its [`Overlay`] while no pictures arrive.
-const READ_INTERVAL: Duration = Duration::from_millis(50);
+const READ_INTERVAL: Duration = Duration::from_millis(100);
 /// Minimum size of the window. Small pictures are enlarged, and text has room.
 const MIN_SIZE: (usize, usize) = (640, 360);
 
