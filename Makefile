@@ -175,7 +175,7 @@ test-rust: test-wasm | $(CMAKE) ## The Rust half of all tests
 	! rustc --print target-libdir --target wasm32-unknown-unknown 2>/dev/null | xargs -r test -d || \
 		$(CARGO) check --quiet --target wasm32-unknown-unknown -p lockstep-web
 	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
-	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'minifb|linuxvideo|zune|cpal|prost|rcgen|web-transport'
+	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'eframe|x11rb|linuxvideo|zune|cpal|prost|rcgen|web-transport'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
 # A panic in WebAssembly aborts, so that the harness prints nothing afterwards.

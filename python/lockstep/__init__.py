@@ -79,6 +79,7 @@ __all__ = [
     "serve",
     "simulate",
     "ssim",
+    "text_ssim",
     "version",
 ]
 
@@ -94,6 +95,7 @@ _HOMES = {
     "read_barcode": "lockstep._lockstep",
     "read_barcode_regions": "lockstep._lockstep",
     "ssim": "lockstep._lockstep",
+    "text_ssim": "lockstep._lockstep",
     "version": "lockstep._lockstep",
     "Allowance": "lockstep.controllers",
     "Controller": "lockstep.controllers",

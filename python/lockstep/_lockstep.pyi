@@ -41,6 +41,12 @@ def read_barcode_regions(
 def ssim(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
     """Mean SSIM of two luma planes (rows by columns), at most 1; raises ``ValueError`` if their sizes differ."""
 
+def text_ssim(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float | None:
+    """Mean SSIM of the windows in which the first luma plane has text or other sharp edges; None if it has none.
+
+    Raises ``ValueError`` if the sizes differ.
+    """
+
 def freezes(times: Sequence[float], frame_interval: float) -> tuple[int, float]:
     """Number of freezes and their total duration (s) for pictures displayed at these times (s, in order).
 

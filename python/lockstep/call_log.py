@@ -32,6 +32,7 @@ FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "video_delay": polars.Float64,
     "ssim": polars.Float64,
     "psnr_db": polars.Float64,
+    "text_ssim": polars.Float64,
     "target_bps": polars.Int64,
     "estimate_bps": polars.Int64,
 }
@@ -152,6 +153,7 @@ class CallReport(msgspec.Struct, frozen=True):
     near_floor: float | None = None
     ssim_db: SsimScores | None = None
     psnr_db: PsnrScores | None = None
+    text_ssim_db: float | None = None
     throughput_bps: float | None = None
     link_utilisation: float | None = None
     frames: FrameCounts = FrameCounts()

@@ -126,6 +126,7 @@ def test_statistics_cover_captured_and_displayed_frames() -> None:
             "waited": [0.1, 1.3, 0.3, 5.0],
             "open": [False, False, False, True],
             "ssim": [0.9, None, 0.99, None],
+            "text_ssim": [0.9, None, None, None],
         }
     )
     found = measuring.statistics(frames, 4.0)
@@ -133,6 +134,7 @@ def test_statistics_cover_captured_and_displayed_frames() -> None:
     assert found["shown"] == 2
     assert found["shown_per_second"] == 0.5
     assert found["never_followed"] == 1
+    assert found["text_ssim_db"] == pytest.approx(10.0)
     assert found["delay_p50_ms"] == pytest.approx(800.0)
     assert found["shown_delay_p50_ms"] == pytest.approx(200.0)
     assert found["ssim_db"] == pytest.approx(-10 * math.log10(1 - 0.945))

@@ -43,6 +43,7 @@ RATE = 30.0
         ("cap=fast", "not a bit rate"),
         ("layers=L9T9", "not a scalability mode"),
         ("degradation=none", "balanced"),
+        ("hint=film", "detail, text"),
     ],
 )
 def test_wrong_options_of_chromium_are_refused_before_start(words: str, message: str) -> None:

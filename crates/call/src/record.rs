@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use lockstep_control::LimitedBy;
+use lockstep_media::PictureQuality;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// Outcome of a captured picture at the sending end.
@@ -78,6 +79,9 @@ pub struct FrameRecord {
     pub ssim: Option<f64>,
     /// Luma PSNR of the displayed picture against the captured one, dB.
     pub psnr_db: Option<f64>,
+    /// Luma SSIM of the text in a displayed screen, 0 to 1; none for other pictures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_ssim: Option<f64>,
     /// The controller's target at capture.
     #[serde(default)]
     pub target: Option<Bitrate>,
@@ -116,10 +120,17 @@ impl FrameRecord {
             displayed_at: None,
             ssim: None,
             psnr_db: None,
+            text_ssim: None,
             target: None,
             estimate: None,
             codec_target: None,
         }
+    }
+
+    /// Sets the measured quality of the displayed picture.
+    pub fn set_quality(&mut self, quality: PictureQuality) {
+        let PictureQuality { ssim, psnr_db, text_ssim } = quality;
+        (self.ssim, self.psnr_db, self.text_ssim) = (Some(ssim), Some(psnr_db), text_ssim);
     }
 
     /// Size over budget: 1 is a full budget, more is overshoot. None for unsent frames and an empty budget.

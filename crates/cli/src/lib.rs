@@ -10,6 +10,7 @@
 extern crate lockstep_runner;
 
 mod call_files;
+mod captions;
 mod commands;
 // Only `simulate` uses parts of this module and of `sound_file`.
 #[cfg_attr(not(feature = "lab"), allow(dead_code))]
@@ -25,6 +26,7 @@ mod packet_csv;
 mod qr_code;
 mod reporter;
 #[cfg_attr(not(feature = "lab"), allow(dead_code))]
+mod shared_screen;
 mod sound_file;
 
 use std::ffi::OsString;

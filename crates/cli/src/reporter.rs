@@ -3,6 +3,7 @@
 //! Its methods run on the call's thread and never block it.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -16,15 +17,16 @@ use lockstep_configuration::counters;
 use lockstep_live::{CallEvent, CallObserver, CallState, Finished, Presence, Shown};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
-use lockstep_runner::live_stats::{LiveStats, Sample};
+use lockstep_runner::live_stats::LiveStats;
 use lockstep_runner::output_file;
 use lockstep_runner::progress::ChangingLine;
 use lockstep_runner::session_log::{LiveSessionLog, SessionLog};
 use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
+use crate::captions::{Captions, waiting};
 use crate::decisions::DecisionLog;
 use crate::observation::{Observation, Place};
 
@@ -104,94 +106,41 @@ impl Screen {
     }
 }
 
-/// Text in the window of a call.
+/// What the screens of a call say to a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WindowText {
-    /// A line of statistics.
-    pub caption: String,
+pub struct CallText {
+    /// A few words about its quality.
+    pub words: String,
+    /// A line of numbers.
+    pub details: String,
     /// Notice over the pictures.
     pub notice: Notice,
+    /// What this end provides.
+    pub own: Presence,
 }
 
-/// Newest text, for the window's thread.
-pub type SharedWindowText = Arc<Mutex<WindowText>>;
+/// Newest text, for the window's thread, and whether the user wants the numbers.
+#[derive(Debug, Clone, Default)]
+pub struct SharedCallText(Arc<(Mutex<CallText>, AtomicBool)>);
 
-/// Bit rate in one direction.
-#[derive(Debug, Default)]
-struct Rate {
-    at: f64,
-    bytes: u64,
-    rate: Bitrate,
-}
-
-impl Rate {
-    /// Bit rate at `timestamp` in milliseconds after `bytes`, over half a second or more.
-    fn of(&mut self, timestamp: f64, bytes: u64) -> Bitrate {
-        let seconds = (timestamp - self.at) * 1e-3;
-        if seconds >= 0.5 {
-            let bits = 8.0 * bytes.saturating_sub(self.bytes) as f64 / seconds;
-            (self.at, self.bytes, self.rate) = (timestamp, bytes, Bitrate::from_bps(bits as u64));
-        }
-        self.rate
+impl SharedCallText {
+    /// The newest text.
+    pub fn newest(&self) -> CallText {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
 
-/// Time within which a reachable rendezvous has answered.
-const RENDEZVOUS_ANSWERS: Duration = Duration::from_secs(3);
-
-/// Status while no peer has joined.
-fn waiting(state: &CallState) -> &'static str {
-    let late = state.now >= Timestamp::ZERO + RENDEZVOUS_ANSWERS;
-    match state.rendezvous_answers {
-        Some(false) if late => {
-            "nobody is there yet, and the rendezvous does not answer: peers behind other routers cannot join"
-        }
-        _ => "nobody is there yet",
+    fn replace(&self, text: CallText) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
-}
 
-/// Formats status lines.
-#[derive(Debug, Default)]
-struct Captions {
-    sent: Rate,
-    received: Rate,
-}
+    /// Shows the numbers, or hides them again.
+    pub fn toggle_details(&self) {
+        self.0.1.fetch_xor(true, Ordering::Relaxed);
+    }
 
-fn milliseconds(seconds: Option<f64>) -> String {
-    seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.0} ms", 1e3 * seconds))
-}
-
-impl Captions {
-    /// Status line of a sample.
-    fn of(&mut self, sample: &Sample) -> String {
-        let transport = sample.transport.clone().unwrap_or_default();
-        let mut parts = Vec::new();
-        // The user's actions come first, so that a short line does not cut them.
-        if let Some(outbound) = &sample.first.outbound {
-            parts.extend(outbound.muted.then(|| "muted".to_owned()));
-            parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
-        }
-        if let Some(inbound) = &sample.first.inbound {
-            parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
-            parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
-            parts.push(format!(
-                "delay {}  {} frames/s  {}",
-                milliseconds(inbound.video_delay),
-                inbound.frames_per_second,
-                self.received.of(sample.timestamp, transport.bytes_received)
-            ));
-        }
-        if let Some(outbound) = &sample.first.outbound {
-            let quantizer = outbound.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
-            parts.push(format!(
-                "sent {} of {}  q {quantizer}  round trip {}",
-                self.sent.of(sample.timestamp, transport.bytes_sent),
-                Bitrate::from_bps(outbound.target_bitrate),
-                milliseconds(outbound.round_trip_time)
-            ));
-        }
-        parts.extend(transport.relayed.then(|| "by the rendezvous".to_owned()));
-        parts.join("  ")
+    /// Whether the user wants the numbers.
+    pub fn wants_details(&self) -> bool {
+        self.0.1.load(Ordering::Relaxed)
     }
 }
 
@@ -212,7 +161,7 @@ pub struct Reporter {
     stats: LiveStats,
     captions: Captions,
     shown_at: Option<Timestamp>,
-    words: Option<SharedWindowText>,
+    text: Option<SharedCallText>,
     code: Option<Picture>,
     send_log: Option<LogWriter>,
     receive_log: Option<LogWriter>,
@@ -222,13 +171,14 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter with logs, if any, observers, and the text of a window.
+    /// A reporter with logs, if any, and observers. A call of persons shares its text, and prints words instead of
+    /// numbers.
     pub fn new(
         status: StatusArgument,
         clock: Clock,
         logs: Logs<'_>,
         observation: Observation,
-        words: Option<SharedWindowText>,
+        text: Option<SharedCallText>,
     ) -> Result<Self> {
         let mut send_log = logs.sent.map(LogWriter::create).transpose()?;
         let mut receive_log = logs.shown.map(LogWriter::create).transpose()?;
@@ -259,7 +209,7 @@ impl Reporter {
             stats,
             captions,
             shown_at,
-            words,
+            text,
             code: None,
             send_log,
             receive_log,
@@ -397,15 +347,23 @@ impl CallObserver for Reporter {
     fn at(&mut self, state: &CallState) {
         let sample = self.stats.sample(state);
         self.observation.take(&sample);
-        let caption = if self.joined { self.captions.of(&sample) } else { waiting(state).to_owned() };
-        if let Some(words) = &self.words {
-            let newest = WindowText { caption: caption.clone(), notice: self.notice(state) };
-            *words.lock().unwrap_or_else(PoisonError::into_inner) = newest;
+        let (words, details) = match self.joined {
+            true => (self.captions.words(&sample), self.captions.details(&sample)),
+            false => (waiting(state).to_owned(), String::new()),
+        };
+        let line = match &self.text {
+            Some(text) if !text.wants_details() => words.clone(),
+            _ if details.is_empty() => words.clone(),
+            Some(_) => format!("{words}  {details}"),
+            None => details.clone(),
+        };
+        if let Some(text) = &self.text {
+            text.replace(CallText { words, details, notice: self.notice(state), own: state.own });
         }
         match self.status {
             StatusArgument::None => {}
             StatusArgument::Json => self.screen.print(ScreenLine::Json(StatusLine::Stats(Box::new(sample)))),
-            StatusArgument::Line => self.screen.print(ScreenLine::Line(caption)),
+            StatusArgument::Line => self.screen.print(ScreenLine::Line(line)),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Events of a call's threads and sockets, for its loop.
 
 use lockstep_call::{DecodeOutcome, Menu, PictureCodec, Vp8};
+use lockstep_media::PictureQuality;
 use lockstep_socket::Incoming;
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
 use crate::capture::Captured;
-use crate::measuring::Quality;
 
 /// An event for the loop of a call. Numbers are stream numbers.
 pub(crate) enum LoopEvent<C: PictureCodec = Vp8> {
@@ -22,7 +22,7 @@ pub(crate) enum LoopEvent<C: PictureCodec = Vp8> {
 pub(crate) enum SendingEvent<C: PictureCodec = Vp8> {
     Captured(Captured),
     Encoded(Menu<C>),
-    Measured { capture: u64, quality: Option<Quality> },
+    Measured { capture: u64, quality: Option<PictureQuality> },
 }
 
 /// An event of the sound threads.

@@ -3,12 +3,10 @@
 use std::collections::VecDeque;
 
 use lockstep_call::FrameRecord;
+use lockstep_media::PictureQuality;
 
 /// Frames that may wait for measurement; on a slow machine, further ones are not measured.
 const MAX_QUEUED_FRAMES: usize = 32;
-
-/// Luma SSIM and PSNR (dB) of a frame.
-pub(crate) type Quality = (f64, f64);
 
 /// Records in capture order, some of which still lack their quality.
 #[derive(Debug, Default)]
@@ -35,12 +33,11 @@ impl Measuring {
     }
 
     /// Ends the measurement of captured picture `capture`; without a quality, it was not measured.
-    pub(crate) fn measured(&mut self, capture: u64, quality: Option<Quality>) {
+    pub(crate) fn measured(&mut self, capture: u64, quality: Option<PictureQuality>) {
         self.measured.retain(|&other| other != capture);
-        if let (Some(record), Some((ssim, psnr_db))) =
-            (self.records.iter_mut().find(|record| record.capture == capture), quality)
-        {
-            (record.ssim, record.psnr_db) = (Some(ssim), Some(psnr_db));
+        let record = self.records.iter_mut().find(|record| record.capture == capture);
+        if let (Some(record), Some(quality)) = (record, quality) {
+            record.set_quality(quality);
         }
     }
 
@@ -74,7 +71,7 @@ mod tests {
         let next = |measuring: &mut Measuring| measuring.pop().map(|record| (record.capture, record.ssim));
         assert_eq!(next(&mut measuring), Some((0, None)));
         assert_eq!(next(&mut measuring), None);
-        measuring.measured(1, Some((0.9, 40.0)));
+        measuring.measured(1, Some(PictureQuality { ssim: 0.9, psnr_db: 40.0, text_ssim: None }));
         assert_eq!(next(&mut measuring), Some((1, Some(0.9))));
         assert_eq!(next(&mut measuring), Some((2, None)));
     }

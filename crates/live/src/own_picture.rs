@@ -49,6 +49,10 @@ impl Source for Seen {
         self.source.rest();
     }
 
+    fn is_screen(&self) -> bool {
+        self.source.is_screen()
+    }
+
     fn is_live(&self) -> bool {
         self.source.is_live()
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use lockstep_call::{Committed, EncodeJob, FrameRecord, MenuRunner, PictureCodec, SendingEnd, Vp8};
-use lockstep_media::{FrameRate, Source, psnr, ssim};
+use lockstep_media::{FrameRate, PictureQuality, Source};
 use lockstep_socket::Clock;
 use lockstep_sound::SoundSource;
 use lockstep_transport::{SoundPacket, VideoFormat};
@@ -107,11 +107,12 @@ impl<C: PictureCodec> SendingHalf<C> {
                 Ok(())
             })?];
             if measures_quality {
+                let is_screen = matches!(&source, PictureSource::Source(source) if source.is_screen());
                 let measured = events.clone();
                 threads.push(Thread::spawn("quality", move || {
                     work(to_measure, &measured, stream, |Committed { capture, original, reconstruction, .. }| {
                         // The sizes always agree: both pictures come from one encoder.
-                        let quality = ssim(&original, &reconstruction).ok().zip(psnr(&original, &reconstruction).ok());
+                        let quality = PictureQuality::of(&original, &reconstruction, is_screen).ok();
                         SendingEvent::Measured { capture, quality }
                     });
                     Ok(())

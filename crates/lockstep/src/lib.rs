@@ -61,9 +61,9 @@
 //! ```
 //!
 //! # Features
-//! None is on by default. `window` enables `open_sink("window")`, `camera` enables `open_source("camera")`, and `audio`
-//! enables microphones and loudspeakers. `learned` enables the learned controller; without it the controller is Sprout.
-//! `web` enables [`Identity::for_browsers`], for listeners that browsers join.
+//! None is on by default. `window` enables `open_sink("window")`, `camera` enables `open_source("camera")`, `screen`
+//! enables `open_source("screen")`, and `audio` enables microphones and loudspeakers. `learned` enables the learned
+//! controller; without it the controller is Sprout. `web` enables [`Identity::for_browsers`], for listeners that browsers join.
 //!
 //! # Optimisation
 //! A debug build of the codec shows few pictures, and [`Event::Warning`] reports that. To optimise the dependencies,

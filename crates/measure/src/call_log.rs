@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use lockstep_call::{DisplayRecord, FrameRecord};
+use lockstep_media::PictureQuality;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::frame_log::{FrameObserver, LoggedFrame, PendingFrames};
@@ -70,9 +71,9 @@ impl CallLog {
         self.pending.capture_of(frame)
     }
 
-    /// Records that a frame was shown, in display order. `quality` is the luma SSIM and PSNR (dB) of the shown picture.
-    /// If given, it replaces the sending end's values.
-    pub fn shown(&mut self, display: &DisplayRecord, quality: Option<(f64, f64)>) {
+    /// Records that a frame was shown, in display order. The quality of the shown picture, if given, replaces the
+    /// sending end's values.
+    pub fn shown(&mut self, display: &DisplayRecord, quality: Option<PictureQuality>) {
         let Self { pending, scores, observer, .. } = self;
         pending.shown(display, quality, |frame| {
             scores.frame(&frame.record, frame.video_delay);
@@ -232,7 +233,10 @@ mod tests {
         let (mut log, kept) = log(Duration::from_secs(5));
         (0..3).for_each(|capture| log.decided(record(capture, Some(capture as u32))));
         assert_eq!(log.capture_of(1), Some(1));
-        log.shown(&DisplayRecord { frame: 1, completed_at: at(200), displayed_at: at(210) }, Some((0.99, 40.0)));
+        log.shown(
+            &DisplayRecord { frame: 1, completed_at: at(200), displayed_at: at(210) },
+            Some(PictureQuality { ssim: 0.99, psnr_db: 40.0, text_ssim: None }),
+        );
         assert_eq!(log.capture_of(1), None);
         let finished = finish(log);
         assert_eq!((finished.shown, finished.scores.frames.displayed), (ByteCount::new(1_000), 1));

@@ -65,6 +65,7 @@ pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
     ("video_delay", FrameColumn::VideoDelay),
     ("ssim", FrameColumn::Number(|record, _| record.ssim)),
     ("psnr_db", FrameColumn::Number(|record, _| record.psnr_db)),
+    ("text_ssim", FrameColumn::Number(|record, _| record.text_ssim)),
     ("target_bps", FrameColumn::Integer(|record| record.target.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
     ("estimate_bps", FrameColumn::Integer(|record| record.estimate.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
 ];

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockstep_call::{DisplayRecord, FrameRecord};
+use lockstep_media::PictureQuality;
 use lockstep_units::Timestamp;
 
 /// Limit on pictures that wait for a display: 18 minutes at 30 frames per second. In a longer outage the oldest ones
@@ -116,7 +117,7 @@ impl PendingFrames {
     pub(crate) fn shown(
         &mut self,
         display: &DisplayRecord,
-        quality: Option<(f64, f64)>,
+        quality: Option<PictureQuality>,
         mut done: impl FnMut(LoggedFrame),
     ) {
         let Some(position) = self.position(display.frame) else { return };
@@ -125,8 +126,8 @@ impl PendingFrames {
             if index == position {
                 record.completed_at = Some(display.completed_at);
                 record.displayed_at = Some(display.displayed_at);
-                if let Some((ssim, psnr_db)) = quality {
-                    (record.ssim, record.psnr_db) = (Some(ssim), Some(psnr_db));
+                if let Some(quality) = quality {
+                    record.set_quality(quality);
                 }
             }
             let video_delay = display.displayed_at.saturating_since(record.captured_at);

@@ -1,12 +1,12 @@
 //! Writes pictures of the generated clip to a y4m file, and prints how long they took. Usage:
-//! `cargo run --release -p lockstep-media --example clip_pictures -- OUT.y4m 1280x720@30 SEED FIRST STEP COUNT`
+//! `cargo run --release -p lockstep-media --example clip_pictures -- OUT.y4m 1280x720@30 SEED FIRST STEP COUNT [SCREEN]`
 
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
 use std::time::Instant;
 
-use lockstep_media::{GeneratedClip, VideoFormat, Y4mWriter, psnr, ssim};
+use lockstep_media::{GeneratedClip, ScreenContent, VideoFormat, Y4mWriter, psnr, ssim};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,7 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |at: usize, otherwise| numbers.get(at).map_or(Ok(otherwise), |text: &String| text.parse::<u64>());
     let (seed, first, step, count) = (number(0, 0)?, number(1, 0)?, number(2, 1)?, number(3, 30)?);
 
-    let clip = GeneratedClip::new(format, seed)?;
+    let clip = match numbers.get(4) {
+        Some(content) => GeneratedClip::screen(content.parse::<ScreenContent>()?, format, seed)?,
+        None => GeneratedClip::new(format, seed)?,
+    };
     let start = Instant::now();
     clip.prepare();
     println!("painting all scenes: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);

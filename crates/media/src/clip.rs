@@ -7,6 +7,7 @@ mod background;
 mod motion;
 mod person;
 mod random;
+mod screen;
 mod sensor;
 mod sprite;
 mod vectors;
@@ -20,6 +21,7 @@ use crate::format::VideoFormat;
 use motion::Pose;
 use person::{Look, Person};
 use random::{hash, pair};
+pub use screen::{ScreenContent, ScreenContentError};
 use sensor::SensorNoise;
 use sprite::Canvas;
 
@@ -55,6 +57,7 @@ pub struct GeneratedClip {
     format: VideoFormat,
     seed: u64,
     noise: SensorNoise,
+    screen: Option<ScreenContent>,
     scenes: [OnceLock<Scene>; SCENES as usize],
 }
 
@@ -75,7 +78,22 @@ impl GeneratedClip {
         if !sides.contains(&width) || !sides.contains(&height) || width * height > MAX_SAMPLES {
             return Err(ClipError::Size { width, height });
         }
-        Ok(Self { format, seed, noise: SensorNoise::new(seed, width), scenes: [const { OnceLock::new() }; _] })
+        let noise = SensorNoise::new(seed, width);
+        Ok(Self { format, seed, noise, screen: None, scenes: [const { OnceLock::new() }; _] })
+    }
+
+    /// A clip of a screen with this content. The seed selects the text. It repeats after an hour.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn screen(content: ScreenContent, format: VideoFormat, seed: u64) -> Result<Self, ClipError> {
+        Ok(Self { screen: Some(content), ..Self::new(format, seed)? })
+    }
+
+    /// Whether the clip is that of a screen.
+    #[must_use]
+    pub fn is_screen(&self) -> bool {
+        self.screen.is_some()
     }
 
     /// Size and frame rate.
@@ -92,6 +110,9 @@ impl GeneratedClip {
 
     /// Paints all scenes now, so that no later picture is delayed by it. Real-time calls need it.
     pub fn prepare(&self) {
+        if self.is_screen() {
+            return;
+        }
         for scene in 0..SCENES {
             self.scene(scene);
         }
@@ -101,6 +122,10 @@ impl GeneratedClip {
     #[must_use]
     pub fn picture(&self, index: u64) -> Picture {
         let nanoseconds = self.format.time_of(index).as_nanos() as u64; // saturates below 2^64
+        if let Some(content) = self.screen {
+            let VideoFormat { width, height, .. } = self.format;
+            return screen::picture(content, width, height, self.seed, nanoseconds);
+        }
         let shot = self.shot(nanoseconds);
         let number = self.scene_of(shot);
         let scene = self.scene(number);

@@ -17,13 +17,6 @@ fn fill<T, const N: usize>(picture: &Picture, items: &mut [T], convert: impl Fn(
     }
 }
 
-/// Converts a picture to `0x00RRGGBB` words, row by row. `pixels` is resized to fit.
-#[cfg(any(test, feature = "window"))]
-pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
-    pixels.resize(picture.width() * picture.height(), 0);
-    fill(picture, pixels, |[red, green, blue]| [u32::from_be_bytes([0, red, green, blue])]);
-}
-
 /// Converts a picture to packed RGB: red, green and blue of each pixel, row by row.
 #[must_use]
 pub fn picture_to_rgb(picture: &Picture) -> Vec<u8> {
@@ -125,11 +118,9 @@ mod tests {
             ((145, 54, 34), 0x00_ff_00),
             ((41, 240, 110), 0x00_00_ff),
         ] {
-            let mut pixels = Vec::new();
-            to_rgb(&Picture::from_i420(1, 1, vec![y, u, v]).unwrap(), &mut pixels);
-            for shift in [0, 8, 16] {
-                let (got, expected) = ((pixels[0] >> shift & 255) as i32, expected >> shift & 255);
-                assert!((got - expected).abs() <= 2, "{:06x} for {expected:06x}", pixels[0]);
+            let pixel = picture_to_rgb(&Picture::from_i420(1, 1, vec![y, u, v]).unwrap());
+            for (got, shift) in pixel.iter().zip([16, 8, 0]) {
+                assert!((i32::from(*got) - (expected >> shift & 255)).abs() <= 2, "{pixel:?} for {expected:06x}");
             }
         }
     }

@@ -5,8 +5,8 @@
 //! command-line argument. Neither reads a clock; the caller paces them, see [`Source::is_live`].
 //!
 //! # Features
-//! Feature `window` supports `open_sink("window")`, feature `camera` supports `open_source("camera")`. Both are off by
-//! default.
+//! Feature `window` supports `open_sink("window")`, feature `camera` supports `open_source("camera")`, and feature `screen`
+//! supports `open_source("screen")`. They are off by default.
 #![deny(unsafe_code)]
 
 pub mod barcode;
@@ -23,19 +23,21 @@ mod webm;
 mod y4m;
 
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
-pub use clip::{ClipError, GeneratedClip};
+pub use clip::{ClipError, GeneratedClip, ScreenContent, ScreenContentError};
 pub use colour::{picture_from_rgb, picture_to_rgb};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
-pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, QualityError, psnr, ssim, ssim_db};
+pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, PictureQuality, QualityError, psnr, ssim, ssim_db, text_ssim};
 #[cfg(feature = "window")]
-pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
+pub use sink::window::{Button, ESCAPE, Notice, Overlay, WindowContent, WindowSink};
 pub use sink::{
     DiscardSink, IvfSink, Sink, SinkError, WebmSink, Y4mSink, open_sink, records_sound, sink_of_stream, sink_path,
 };
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;
+#[cfg(all(feature = "screen", unix))]
+pub use source::screen::ScreenSource;
 pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source, source_format};
 pub use vmaf::{VMAF_VARIABLE, VmafError, VmafMeter};
 pub use y4m::{Y4mError, Y4mReader, Y4mWriter};

@@ -1,4 +1,4 @@
-//! Picture quality: SSIM and PSNR.
+//! Picture quality: SSIM and PSNR, and the SSIM of text.
 //!
 //! SSIM follows Wang et al., "Image Quality Assessment: From Error Visibility to Structural Similarity", 2004. Windows
 //! have 8x8 samples, at every fourth sample in both directions, with equal weights. Variance and covariance are
@@ -64,6 +64,66 @@ fn same_size(first: &Picture, second: &Picture) -> Result<(), QualityError> {
 pub fn ssim(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
     same_size(first, second)?;
     Ok(plane_ssim(first.luma(), second.luma()))
+}
+
+/// Range of luma in a window of text: a quarter of all steps. Letters and lines have it, ramps and grain do not.
+const TEXT_RANGE: u8 = 64;
+
+/// Mean SSIM of the windows in which the first picture has text, lines or other sharp edges; `None` if it has none. The
+/// windows are those of [`ssim`], where its luma covers a range of at least 64 steps.
+///
+/// # Errors
+/// If the sizes differ.
+pub fn text_ssim(first: &Picture, second: &Picture) -> Result<Option<f64>, QualityError> {
+    same_size(first, second)?;
+    let (first, second) = (first.luma(), second.luma());
+    let (mut sum, mut windows) = (0.0, 0_u64);
+    let ends = |side: usize| (0..(side + 1).saturating_sub(2 * BLOCK)).step_by(BLOCK);
+    for top in ends(first.height()) {
+        for left in ends(first.width()) {
+            let rows = |plane| (top..top + 2 * BLOCK).map(move |y| &Plane::row(plane, y)[left..left + 2 * BLOCK]);
+            let samples = || rows(first).flatten();
+            let range = samples().max().zip(samples().min()).map_or(0, |(max, min)| max - min);
+            if range < TEXT_RANGE {
+                continue;
+            }
+            let mut sums = Sums::default();
+            for (&first, &second) in samples().zip(rows(second).flatten()) {
+                let (first, second) = (i32::from(first), i32::from(second));
+                sums = sums.plus(Sums {
+                    first,
+                    second,
+                    squares: first * first + second * second,
+                    products: first * second,
+                });
+            }
+            sum += sums.ssim(WINDOW_SAMPLES);
+            windows += 1;
+        }
+    }
+    Ok((windows > 0).then(|| sum / windows as f64))
+}
+
+/// Quality of a displayed picture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PictureQuality {
+    /// Luma SSIM, at most 1.
+    pub ssim: f64,
+    /// Luma PSNR, dB.
+    pub psnr_db: f64,
+    /// SSIM of text, if it was measured and there is text.
+    pub text_ssim: Option<f64>,
+}
+
+impl PictureQuality {
+    /// Quality of `shown` against `original`. `is_screen` measures text.
+    ///
+    /// # Errors
+    /// If the sizes differ.
+    pub fn of(original: &Picture, shown: &Picture, is_screen: bool) -> Result<Self, QualityError> {
+        let text_ssim = if is_screen { text_ssim(original, shown)? } else { None };
+        Ok(Self { ssim: ssim(original, shown)?, psnr_db: psnr(original, shown)?, text_ssim })
+    }
 }
 
 /// SSIM in decibels: -10 log10(1 - ssim), as in Salsify and Puffer, at most [`MAX_SSIM_DB`]. NaN for NaN.

@@ -1,7 +1,5 @@
 //! Sinks: consumers of pictures.
 
-#[cfg(feature = "window")]
-mod canvas;
 mod ivf;
 mod recoding;
 mod recording;

@@ -2,6 +2,7 @@
 
 pub(crate) mod camera;
 pub(crate) mod ffmpeg;
+pub(crate) mod screen;
 mod standard_input;
 
 use std::fs::File;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use lockstep_vp8::{Picture, PictureError};
 
-use crate::clip::{ClipError, GeneratedClip};
+use crate::clip::{ClipError, GeneratedClip, ScreenContent};
 use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
 use crate::y4m::{Y4mError, Y4mReader};
 
@@ -33,6 +34,11 @@ pub trait Source<P = Picture>: Send {
 
     /// Pauses the source until the next call of [`Self::next`]. A camera closes until then.
     fn rest(&mut self) {}
+
+    /// Whether the pictures are those of a screen, where text must stay sharp.
+    fn is_screen(&self) -> bool {
+        false
+    }
 
     /// Whether the source paces itself, as a camera does. Other sources return pictures at once.
     fn is_live(&self) -> bool {
@@ -115,6 +121,12 @@ pub enum SourceError {
         /// Cause of the failure.
         reason: String,
     },
+    /// No screen can be read.
+    #[error("cannot read the screen: {reason}; choose another --source")]
+    Screen {
+        /// Cause of the failure.
+        reason: String,
+    },
 }
 
 /// Options of a source besides its name.
@@ -130,8 +142,11 @@ pub struct SourceOptions {
 
 /// Opens the source `specification`:
 /// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: an endless clip, see
-///   [`GeneratedClip`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
+///   [`GeneratedClip`];
+/// - `generated:editor`, `generated:terminal`, `generated:slides` or `generated:page`, with `:640x360@25` or not: a
+///   screen, see [`ScreenContent`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
 /// - a device such as `/dev/video0`, or `camera` for that one;
+/// - `screen` for the whole screen of an X11 display, or `screen:1` for its first monitor;
 /// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
 /// - any other input of ffmpeg.
@@ -141,12 +156,20 @@ pub struct SourceOptions {
 pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
     if specification == "generated" || specification.starts_with("generated:") {
         let wanted = specification.strip_prefix("generated:").unwrap_or_default();
-        let clip = GeneratedClip::new(generated_format(wanted, options)?, options.seed)?;
+        let (content, wanted) = generated_content(wanted);
+        let format = generated_format(wanted, options)?;
+        let clip = match content {
+            Some(content) => GeneratedClip::screen(content, format, options.seed)?,
+            None => GeneratedClip::new(format, options.seed)?,
+        };
         return Ok(Box::new(GeneratedSource::new(clip)));
     }
     if specification == "camera" || specification.starts_with("/dev/video") {
         let device = if specification == "camera" { "/dev/video0" } else { specification };
         return camera::open(Path::new(device), options);
+    }
+    if specification == "screen" || specification.starts_with("screen:") {
+        return screen::open(specification.trim_start_matches("screen").trim_start_matches(':'), options);
     }
     if specification == "-" {
         return standard_input::open(options);
@@ -175,11 +198,18 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
 pub fn source_format(specification: &str, options: &SourceOptions) -> Result<VideoFormat, SourceError> {
     match specification.strip_prefix("generated") {
         Some(wanted) if wanted.is_empty() || wanted.starts_with(':') => {
-            let format = generated_format(wanted.trim_start_matches(':'), options)?;
+            let (_, wanted) = generated_content(wanted.trim_start_matches(':'));
+            let format = generated_format(wanted, options)?;
             Ok(GeneratedClip::new(format, options.seed)?.format())
         }
         _ => Ok(open_source(specification, options)?.format()),
     }
+}
+
+/// Content of a generated screen in `editor:640x360@25`, and the rest.
+fn generated_content(wanted: &str) -> (Option<ScreenContent>, &str) {
+    let (content, rest) = wanted.split_once(':').unwrap_or((wanted, ""));
+    content.parse().map_or((None, wanted), |content| (Some(content), rest))
 }
 
 /// Parses `640x360@25`. Either part may be missing.
@@ -212,6 +242,10 @@ impl GeneratedSource {
 }
 
 impl Source for GeneratedSource {
+    fn is_screen(&self) -> bool {
+        self.clip.is_screen()
+    }
+
     fn format(&self) -> VideoFormat {
         self.clip.format()
     }

@@ -41,7 +41,7 @@ mod _lockstep {
     #[pymodule_export]
     use crate::live::{CallError, LiveCall};
     #[pymodule_export]
-    use crate::measures::{freezes, luma_ssim};
+    use crate::measures::{freezes, luma_ssim, luma_text_ssim};
     #[pymodule_export]
     use crate::pictures::{TrainingSetting, training_layout};
     #[pymodule_export]

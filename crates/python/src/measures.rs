@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use lockstep_measure::FreezeDetector;
-use lockstep_media::ssim;
+use lockstep_media::{ssim, text_ssim};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
@@ -26,6 +26,19 @@ fn luma(samples: &PyReadonlyArray2<'_, u8>) -> PyResult<Picture> {
 pub fn luma_ssim(py: Python<'_>, first: PyReadonlyArray2<'_, u8>, second: PyReadonlyArray2<'_, u8>) -> PyResult<f64> {
     let (first, second) = (luma(&first)?, luma(&second)?);
     py.detach(|| ssim(&first, &second)).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Mean SSIM of the windows in which the first luma plane has text or other sharp edges; None if it has none. Raises
+/// ValueError if the sizes differ.
+#[pyfunction]
+#[pyo3(name = "text_ssim")]
+pub fn luma_text_ssim(
+    py: Python<'_>,
+    first: PyReadonlyArray2<'_, u8>,
+    second: PyReadonlyArray2<'_, u8>,
+) -> PyResult<Option<f64>> {
+    let (first, second) = (luma(&first)?, luma(&second)?);
+    py.detach(|| text_ssim(&first, &second)).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Number of freezes and their total duration (s). `times` are the display times (s, in order), and `frame_interval` is

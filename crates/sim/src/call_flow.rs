@@ -11,7 +11,7 @@ use lockstep_call::{
     ReceivingEnd, SendingEnd, SerialMenu, SoundScores, Vp8,
 };
 use lockstep_measure::{CallLog, DRAIN, FinishedCall, FrameObserver, SeriesRecorder, VideoDelayFloor};
-use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
+use lockstep_media::{PictureQuality, QualityError, Source, SourceError, VmafError, VmafMeter};
 use lockstep_sound::CodingError;
 use lockstep_transport::wire::{DATA_HEADER, FRAGMENT_PAYLOAD};
 use lockstep_transport::{Datagram, StateId, Transmit, size_on_link};
@@ -414,7 +414,7 @@ impl<C: Codec> CallFlow<C> {
             let original = self.originals.remove(&capture);
             self.originals = later;
             if let Some(original) = original {
-                quality = Some((ssim(&original, shown)?, psnr(&original, shown)?));
+                quality = Some(PictureQuality::of(&original, shown, self.source.is_screen())?);
                 if let Some(Ok(meter)) = self.vmaf.as_deref_mut()
                     && let Err(error) = meter.compare(&original, shown)
                 {

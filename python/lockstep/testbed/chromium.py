@@ -44,8 +44,9 @@ KNOWN = {
         "maintain-resolution",
         "maintain-framerate-and-resolution",
     ),
+    "hint": ("default", "motion", "detail", "text"),
 }
-"""Values of these options: codecs of Chromium, and degradation preferences (W3C mst-content-hint)."""
+"""Values of these options: codecs of Chromium, degradation preferences and content hints (W3C mst-content-hint)."""
 COUNTERS = {
     "codec_bps": "media_bits",
     "sent_bps": "sent_bits",
@@ -192,7 +193,7 @@ class Chromium:
     """A call between two Chromiums."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Sets the options `codec`, `cap` (`default`, or a bit rate such as `12mbps`), `layers` and `degradation`."""
+        """Sets the options `codec`, `cap` (`default`, or a bit rate such as `12mbps`), `layers`, `degradation`, `hint`."""
         if lacking := missing():
             raise TestbedError(lacking)
         self._options = dict(options)
@@ -228,6 +229,7 @@ class Chromium:
                     "maxBitrate": self._cap,
                     "scalabilityMode": layers,
                     "degradation": degradation,
+                    "hint": "" if self._options["hint"] == "default" else self._options["hint"],
                 },
             )
             # The relay must be the only path: the sender's own candidates would bypass it.

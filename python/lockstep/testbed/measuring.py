@@ -198,6 +198,7 @@ def statistics(frames: polars.DataFrame, seconds: float) -> dict[str, Any]:
     only = (1000 * (shown["shown_at"] - shown["captured_at"])).to_list()
     ssim = frames["ssim"].drop_nulls().to_list()
     decibels = [quality.in_decibels(value) for value in ssim]
+    text = frames["text_ssim"].drop_nulls().to_list()
     return {
         "captured": len(frames),
         "shown": len(shown),
@@ -208,6 +209,7 @@ def statistics(frames: polars.DataFrame, seconds: float) -> dict[str, Any]:
         **{f"shown_delay_p{share}_ms": ruler.quantile(only, share / 100) for share in (50, 95)},
         "ssim_db": quality.in_decibels(math.fsum(ssim) / len(ssim)) if ssim else None,
         "ssim_p25_db": ruler.quantile(decibels, 0.25) if ssim else None,
+        "text_ssim_db": quality.in_decibels(math.fsum(text) / len(text)) if text else None,
         "ssim_frames": len(ssim),
     }
 
@@ -216,7 +218,8 @@ def _unrolled(sights: list[Sight], clip: Clip, reference: Sight) -> list[Sight]:
     return ruler.unrolled([reference, *sights], clip.frames, clip.rate)[1:]
 
 
-def _frames(measured: list[Measured], ssim: Mapping[int, float], start: float) -> polars.DataFrame:
+def _frames(measured: list[Measured], ssim: Mapping[int, tuple[float, float | None]], start: float) -> polars.DataFrame:
+    shown = [ssim.get(frame.number) if frame.shown_at is not None else None for frame in measured]
     return polars.DataFrame(
         {
             "number": [frame.number for frame in measured],
@@ -224,7 +227,8 @@ def _frames(measured: list[Measured], ssim: Mapping[int, float], start: float) -
             "shown_at": [None if frame.shown_at is None else frame.shown_at - start for frame in measured],
             "waited": [frame.waited for frame in measured],
             "open": [frame.open for frame in measured],
-            "ssim": [ssim.get(frame.number) if frame.shown_at is not None else None for frame in measured],
+            "ssim": [values and values[0] for values in shown],
+            "text_ssim": [values and values[1] for values in shown],
         },
         schema={
             "number": polars.Int64,
@@ -233,6 +237,7 @@ def _frames(measured: list[Measured], ssim: Mapping[int, float], start: float) -
             "waited": polars.Float64,
             "open": polars.Boolean,
             "ssim": polars.Float64,
+            "text_ssim": polars.Float64,
         },
     )
 

@@ -137,7 +137,7 @@ KINDS = {
     "chromium": Kind(
         "lockstep.testbed.chromium",
         "WebRTC of the system's Chromium, as for any page",
-        {"codec": "vp8", "cap": "default", "layers": "none", "degradation": "default"},
+        {"codec": "vp8", "cap": "default", "layers": "none", "degradation": "default", "hint": "default"},
     ),
     "lockstep": Kind(
         "lockstep.testbed.own",

@@ -1,4 +1,4 @@
-"""Quality of displayed pictures: SSIM against the clip, and thumbnails of chosen moments."""
+"""Quality of displayed pictures: SSIM against the clip, that of its text, and thumbnails of chosen moments."""
 
 import base64
 import math
@@ -23,16 +23,17 @@ def in_decibels(ssim: float) -> float:
 
 def qualities(
     clip: Clip, shown: Sequence[Shown], pictures: Iterable[tuple[int, Samples]], wanted: set[int]
-) -> tuple[dict[int, float], dict[int, str]]:
-    """SSIM of each displayed picture by its key, and thumbnails of those in ``wanted``, as JPEG in data URLs."""
+) -> tuple[dict[int, tuple[float, float | None]], dict[int, str]]:
+    """SSIM and text SSIM of each displayed picture by its key, and thumbnails of those in ``wanted`` (data URLs)."""
     numbers = {picture.key: picture.sight.number for picture in shown}
     reader = ClipReader(clip)
-    ssim: dict[int, float] = {}
+    ssim: dict[int, tuple[float, float | None]] = {}
     thumbnails: dict[int, str] = {}
     for key, samples in pictures:
         if key not in numbers:
             continue
-        ssim[key] = lockstep.ssim(reader.luma(numbers[key]), clip.luma(samples))
+        sent, luma = reader.luma(numbers[key]), clip.luma(samples)
+        ssim[key] = lockstep.ssim(sent, luma), lockstep.text_ssim(sent, luma)
         if key in wanted and (image := thumbnail(clip, samples)):
             thumbnails[key] = image
     return ssim, thumbnails

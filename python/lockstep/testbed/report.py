@@ -161,6 +161,8 @@ def _rows(counted: polars.DataFrame) -> list[dict[str, Any]]:
                     _spread(group["shown_delay_p50_ms"]),
                     _spread(group["shown_delay_p95_ms"]),
                     _spread(group["ssim_db"], 1),
+                    # Runs of earlier versions lack it.
+                    _spread(group.get_column("text_ssim_db", default=polars.Series(dtype=polars.Float64)), 1),
                     _spread(group["shown_per_second"], 1),
                     _spread(group["freezes"], 1),
                     _spread(group["forward_kbps"]),

@@ -7,9 +7,7 @@ use std::thread;
 
 use clap::Args;
 
-use lockstep_live::CallHandle;
-
-use crate::keys;
+use crate::keys::{self, Keys};
 use lockstep_runner::interruption::Interruption;
 
 /// Arguments for a parent program.
@@ -27,7 +25,7 @@ impl ProgramArguments {
     pub fn stop(
         &self,
         interruption: &Interruption,
-        commands: Option<CallHandle>,
+        commands: Option<Keys>,
     ) -> impl Fn() -> bool + Clone + Send + use<> {
         let interrupted = interruption.asked();
         let input_ended = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,6 @@
 //! `lockstep talk`: a call in both directions.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use anyhow::Result;
 use clap::Args;
@@ -12,12 +11,13 @@ use lockstep_live::{
     CallHandle, CallKind, CallOptions, Finished, Freshness, OpenSink, OwnPicture, Receiving, RemoteEnd, Sending, Stop,
     StreamName,
 };
-use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
+use lockstep_media::{
+    Notice, Overlay, SourceError, SourceOptions, WindowContent, WindowSink, open_sink, open_source, sink_path,
+};
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
 use lockstep_socket::Clock;
-use lockstep_vp8::Picture;
 
 use crate::call_files::of_call;
 use crate::commands::live::{
@@ -28,9 +28,10 @@ use crate::commands::live_sound::{LiveSound, MissingDevices, SoundSinkArguments,
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::Service;
 use crate::decisions::DecisionsArgument;
-use crate::keys::{KEYS, Keyboard, command};
+use crate::keys::{KEYS, Keyboard, Keys};
 use crate::observation::{Observation, ObservationArguments, Pages};
-use crate::reporter::{Logs, Reporter, SharedWindowText, StatusArgument, WindowText, notice};
+use crate::reporter::{CallText, Logs, Reporter, SharedCallText, StatusArgument, notice};
+use crate::shared_screen::ScreenSharing;
 
 /// Default camera.
 const CAMERA: &str = "/dev/video0";
@@ -44,12 +45,19 @@ pub struct TalkArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     route: RouteArguments,
+    /// Your name, as the other end's window shows it: letters, digits, `-` and `_`.
+    #[arg(long)]
+    name: Option<StreamName>,
+    /// Share the screen from the start, or a monitor by its number from 1; the key `s` stops it. Without this option the
+    /// key shares the whole screen. X11 only.
+    #[arg(long, value_name = "MONITOR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    screen: Option<String>,
     /// Your video source: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, any other input
     /// of ffmpeg, or `-` for standard input. The default is the camera, or `generated` if there is none.
     #[arg(long)]
     source: Option<String>,
-    /// Where the peer's pictures go: `window`, with yours small in a corner (keys: m mutes, v turns the camera off and
-    /// on, q or Escape leaves); `none`; a .webm or .mkv file (VP8 encoded again, with the peer's sound); an .ivf file
+    /// Where the peer's pictures go: `window`, with yours small in a corner, buttons that appear with the mouse, and keys
+    /// that `?` lists; `none`; a .webm or .mkv file (VP8 encoded again, with the peer's sound); an .ivf file
     /// (the same without sound); or a .y4m file (the pictures).
     #[arg(long, default_value = "window")]
     sink: String,
@@ -107,6 +115,14 @@ impl TalkArguments {
         self.source.as_deref().unwrap_or_else(camera)
     }
 
+    /// The screen to share, as a source.
+    fn shared_screen(&self) -> String {
+        match self.screen.as_deref() {
+            None | Some("") => "screen".to_owned(),
+            Some(monitor) => format!("screen:{monitor}"),
+        }
+    }
+
     /// Message for a user whose camera is missing.
     fn camera_notice(&self) -> Option<String> {
         let is_missing = self.source.is_none() && self.source() == "generated";
@@ -116,36 +132,26 @@ impl TalkArguments {
     }
 }
 
-/// Overlay of a call's window: your picture, a caption and a notice. Its keys are commands.
+/// Overlay of a call's window: your picture, words, and buttons.
 struct CallOverlay {
     own: OwnPicture,
-    words: SharedWindowText,
+    text: SharedCallText,
+    keys: Keys,
+    sharing: ScreenSharing,
     handle: CallHandle,
 }
 
-impl CallOverlay {
-    fn words(&self) -> WindowText {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 impl Overlay for CallOverlay {
-    fn own(&mut self) -> Option<Picture> {
-        self.own.newest()
-    }
-
-    fn caption(&mut self) -> String {
-        self.words().caption
-    }
-
-    fn notice(&mut self) -> Notice {
-        self.words().notice
+    fn content(&mut self) -> WindowContent {
+        let CallText { words, details, notice, own } = self.text.newest();
+        let details = if self.text.wants_details() { details } else { String::new() };
+        let buttons = self.keys.buttons(own);
+        let is_mirrored = !self.sharing.is_on();
+        WindowContent { own: self.own.newest(), is_mirrored, words, details, notice, buttons }
     }
 
     fn pressed(&mut self, key: char) {
-        if let Some(command) = command(key) {
-            self.handle.command(command);
-        }
+        self.keys.press(key);
     }
 
     fn closed(&mut self) {
@@ -185,8 +191,11 @@ struct Talk {
     control: ControlSettings,
     wait: Limit,
     pages: Pages,
-    /// Keys, lines and the window send commands by it.
     handle: CallHandle,
+    /// Keys of the terminal and the window.
+    keys: Keys,
+    text: SharedCallText,
+    sharing: ScreenSharing,
     /// The ticket that others join with.
     ticket: Option<ListenerTicket>,
     /// Whether the notices about missing devices are printed.
@@ -212,13 +221,18 @@ impl Talk {
         let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
         let own = OwnPicture::default();
         let format = source.format();
-        let source = own.of(source);
-        let words = SharedWindowText::default();
+        let status = arguments.status;
+        let failed = move |error: &SourceError| notice(status, &error.to_string());
+        let source = own.of(self.sharing.source(source, arguments.shared_screen(), failed));
         // The window opens before a ticket is printed, so that a failure shows first.
         let open: OpenSink = if arguments.sink() == "window" {
-            let overlay = CallOverlay { own, words: words.clone(), handle: self.handle.clone() };
-            let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
-            Box::new(move |_, _| Ok(Box::new(window)))
+            let (text, keys, handle) = (self.text.clone(), self.keys.clone(), self.handle.clone());
+            let overlay = CallOverlay { own, text, keys, sharing: self.sharing.clone(), handle };
+            let mut window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
+            Box::new(move |name, _| {
+                window.set_name(name);
+                Ok(Box::new(window))
+            })
         } else {
             let name = arguments.sink().to_owned();
             Box::new(move |_, format| open_sink(&name, format))
@@ -232,7 +246,7 @@ impl Talk {
             log.description().control(control);
             log.description().pictures(&format);
         }
-        let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
+        let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(self.text.clone()))?;
         let code = self.ticket.as_ref().and_then(ListenerTicket::link_picture);
         let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions).with_code(code);
         if let Some(ticket) = &mut self.ticket {
@@ -244,7 +258,7 @@ impl Talk {
             kind: CallKind::TwoWay,
             sending: vec![Sending {
                 end: sending,
-                name: StreamName::default(),
+                name: arguments.name.clone().unwrap_or_default(),
                 source: source.into(),
                 runner: menu_runner(control.menu),
                 microphone,
@@ -298,10 +312,16 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     }
     // Standard input belongs to a script, unless the call has no other controls.
     let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
-    let typed = is_commanded.then(|| handle.clone());
+    let text = SharedCallText::default();
+    let sharing = ScreenSharing::default();
+    if arguments.screen.is_some() {
+        sharing.toggle();
+    }
+    let keys = Keys::new(handle.clone(), text.clone(), sharing.clone());
+    let typed = is_commanded.then(|| keys.clone());
     let stop = arguments.program.stop(&interruption, typed);
     let clock = Clock::start();
-    let mut talk = Talk { clock, control, wait, pages, handle, ticket, gave_notice: false };
+    let mut talk = Talk { clock, control, wait, pages, handle, keys, text, sharing, ticket, gave_notice: false };
     let service = Service {
         interruption: &interruption,
         program: &arguments.program,

@@ -103,6 +103,7 @@ pub const SCORES: &[(&str, Score)] = &[
     ("ssim_db_p25", |scores| scores.ssim_db.map(|ssim| ssim.p25)),
     ("ssim_db_mean", |scores| scores.ssim_db.map(|ssim| ssim.mean)),
     ("psnr_db_mean", |scores| scores.psnr_db.map(|psnr| psnr.mean)),
+    ("text_ssim_db", |scores| scores.text_ssim_db),
     ("throughput_bps", |scores| Some(scores.throughput_bps as f64)),
     ("link_utilisation", |scores| Some(scores.link_utilisation)),
     ("one_way_delay_ms_p50", |scores| p50(scores.one_way_delay_ms)),

@@ -134,6 +134,8 @@ pub struct Scores {
     pub ssim_db: Option<SsimScores>,
     /// PSNR of the shown frames.
     pub psnr_db: Option<PsnrScores>,
+    /// SSIM of the text in the shown frames of a screen, dB of the mean; `None` for other sources.
+    pub text_ssim_db: Option<f64>,
     /// Rate of datagram bytes at the receiver over the scored part, bit/s.
     pub throughput_bps: u64,
     /// Received bytes over the capacity of the link.
@@ -251,6 +253,7 @@ pub(crate) struct FrameScores {
     ssim: Sum,
     ssim_db: Distribution,
     psnr_db: Sum,
+    text_ssim: Sum,
     limited_by: BTreeMap<LimitedBy, u64>,
     fill: Sum,
     states: [Sum; 3],
@@ -293,6 +296,7 @@ impl FrameScores {
             ssim: Sum::default(),
             ssim_db: Distribution::new(1e-6),
             psnr_db: Sum::default(),
+            text_ssim: Sum::default(),
             limited_by: BTreeMap::new(),
             fill: Sum::default(),
             states: [Sum::default(); 3],
@@ -378,6 +382,9 @@ impl FrameScores {
         if let Some(psnr_db) = record.psnr_db {
             self.psnr_db.add(psnr_db);
         }
+        if let Some(text_ssim) = record.text_ssim {
+            self.text_ssim.add(text_ssim);
+        }
     }
 
     /// Bytes of all shown frames, scored or not.
@@ -413,6 +420,7 @@ impl FrameScores {
             near_floor,
             ssim_db: ssim_scores,
             psnr_db: self.psnr_db.mean().map(|mean| PsnrScores { mean }),
+            text_ssim_db: self.text_ssim.mean().map(ssim_db),
             throughput_bps: Bitrate::mean(delivered, length).as_bps(),
             link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
             frames,
