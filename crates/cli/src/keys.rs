@@ -44,6 +44,16 @@ pub struct Keyboard {
 impl Keyboard {
     /// Sets the terminal; `None` if there is none, or another program controls it.
     pub fn open() -> Option<Self> {
+        Self::open_with(false)
+    }
+
+    /// The same, and delivers Ctrl-C as a key too.
+    #[cfg(unix)]
+    pub fn open_for_line() -> Option<Self> {
+        Self::open_with(true)
+    }
+
+    fn open_with(takes_signals: bool) -> Option<Self> {
         if !stdin().is_terminal() {
             return None;
         }
@@ -57,11 +67,17 @@ impl Keyboard {
             let before = tcgetattr(stdin()).ok()?;
             let mut keys = before.clone();
             keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            if takes_signals {
+                keys.local_modes.remove(LocalModes::ISIG);
+            }
             tcsetattr(stdin(), OptionalActions::Now, &keys).ok()?;
             Some(Self { before })
         }
         #[cfg(not(unix))]
-        Some(Self {})
+        {
+            let _ = takes_signals;
+            Some(Self {})
+        }
     }
 }
 

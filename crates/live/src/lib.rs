@@ -72,7 +72,10 @@ pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving};
 pub use remote_end::{Listener, RemoteEnd};
-pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
+pub use rendezvous::{
+    Code, CodeError, CodeOffer, Limits as RendezvousLimits, OfferResult, RedeemError, Rendezvous, RendezvousServer,
+    RendezvousStatus, redeem,
+};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
 

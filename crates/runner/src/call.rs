@@ -254,6 +254,7 @@ impl Display {
                     self.is_newer = true;
                 }
                 StatusLine::Ticket(_)
+                | StatusLine::Code(_)
                 | StatusLine::Link(_)
                 | StatusLine::Monitor(_)
                 | StatusLine::Metrics(_)

@@ -11,6 +11,8 @@ use crate::output_file;
 pub enum StatusLine {
     /// The receiver is ready for a call with this ticket.
     Ticket(String),
+    /// Code with which a peer joins the same call.
+    Code(String),
     /// Link with which a browser joins the same call.
     Link(String),
     /// Address of the page of `--monitor`.

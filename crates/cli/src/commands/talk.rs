@@ -21,12 +21,13 @@ use lockstep_vp8::Picture;
 
 use crate::call_files::of_call;
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListenerTicket, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit,
-    menu_runner, sink_of_call, ticket_to_join,
+    IDLE_SECONDS, Limit, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit, menu_runner,
+    sink_of_call,
 };
 use crate::commands::live_sound::{LiveSound, MissingDevices, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::Service;
+use crate::commands::tickets::{ListenerTicket, ticket_to_join};
 use crate::decisions::DecisionsArgument;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
@@ -38,7 +39,7 @@ const CAMERA: &str = "/dev/video0";
 /// Arguments of `lockstep talk`.
 #[derive(Debug, Clone, Args)]
 pub struct TalkArguments {
-    /// Ticket that the peer printed, or `-` to be asked for it; without a ticket, print one and wait.
+    /// Ticket or code that the peer printed, or `-` to be asked for it; without one, print one and wait.
     ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
@@ -272,9 +273,11 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let pictures_are_piped = is_standard_input(Path::new(arguments.source()));
     arguments.listening.check_streams(sink_path(arguments.sink())?, pictures_are_piped)?;
     let control = arguments.control.settings_with(controllers)?;
+    let rendezvous = arguments.listening.rendezvous()?;
+    let join = |text| ticket_to_join(text, pictures_are_piped, rendezvous.as_deref());
     let joined = match arguments.ticket.as_deref() {
-        Some("-") => Some(ticket_to_join(None, pictures_are_piped)?),
-        given => given.map(|text| ticket_to_join(Some(text), pictures_are_piped)).transpose()?,
+        Some("-") => Some(join(None)?),
+        given => given.map(|text| join(Some(text))).transpose()?,
     };
     let interruption = Interruption::watch()?;
     // The listener opens before the log of an earlier call is truncated.

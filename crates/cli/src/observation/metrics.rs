@@ -71,8 +71,9 @@ const METRICS: [Metric; 36] = [
 ];
 
 /// Metrics of a rendezvous.
-const RENDEZVOUS_METRICS: [Metric; 6] = [
+const RENDEZVOUS_METRICS: [Metric; 7] = [
     ("/calls", "rendezvous_calls", Gauge, "Current calls, including those that wait.", 1.0),
+    ("/codes", "rendezvous_codes", Gauge, "Current codes.", 1.0),
     ("/met", "rendezvous_met_total", Counter, "Calls whose ends have met.", 1.0),
     ("/relayed_packets", "rendezvous_relayed_packets_total", Counter, "Packets relayed.", 1.0),
     ("/relayed_bytes", "rendezvous_relayed_bytes_total", Counter, "Their bytes.", 1.0),
