@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_configuration::counters;
-use lockstep_live::{CallEvent, CallObserver, CallState, Finished, Presence, Shown};
+use lockstep_live::{CallEvent, CallObserver, CallState, Ended, Finished, LiveError, Presence, Shown};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use lockstep_runner::live_stats::{LiveStats, Sample};
@@ -161,6 +161,17 @@ fn milliseconds(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.0} ms", 1e3 * seconds))
 }
 
+/// Text for a call that waits for an end from which nothing arrives.
+fn waiting_since(silence: Duration) -> String {
+    format!("waiting for the other end: nothing came for {} s", silence.as_secs())
+}
+
+/// Time of the day by the system's clock, in UTC.
+fn time_of_day() -> String {
+    let minutes = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 60;
+    format!("{:02}:{:02} UTC", minutes / 60 % 24, minutes % 60)
+}
+
 impl Captions {
     /// Status line of a sample.
     fn of(&mut self, sample: &Sample) -> String {
@@ -204,6 +215,11 @@ pub struct Logs<'a> {
     pub shown: Option<&'a Path>,
 }
 
+/// Whether the other end left, or fell silent.
+fn is_given_up(result: &Result<Ended, LiveError>) -> bool {
+    matches!(result, Ok(Ended::ByPeer) | Err(LiveError::Silent { .. } | LiveError::Replaced))
+}
+
 /// Prints and logs a call. The status line and the session log cover the first stream; statistics and logs cover all.
 pub struct Reporter {
     status: StatusArgument,
@@ -219,6 +235,10 @@ pub struct Reporter {
     observation: Observation,
     session: Option<LiveSessionLog>,
     decisions: DecisionLog,
+    /// Whether a peer that left before its first picture is a missed call.
+    reports_missed: bool,
+    /// Newest notice of a missed call.
+    missed_call: String,
 }
 
 impl Reporter {
@@ -266,6 +286,8 @@ impl Reporter {
             observation,
             session,
             decisions,
+            reports_missed: false,
+            missed_call: String::new(),
         })
     }
 
@@ -287,6 +309,12 @@ impl Reporter {
         Self { code, ..self }
     }
 
+    /// The same reporter, which reports a peer that left before its first picture as a missed call.
+    #[must_use]
+    pub fn with_missed_calls(self) -> Self {
+        Self { reports_missed: true, ..self }
+    }
+
     /// Session log, once the other end has joined.
     fn session(&mut self) -> Option<&mut LiveSessionLog> {
         self.session.as_mut().filter(|_| self.joined)
@@ -297,6 +325,9 @@ impl Reporter {
     /// # Errors
     /// If anything is missing from a file.
     pub fn finish(mut self, finished: &Finished) -> Result<()> {
+        if self.reports_missed && finished.joined && self.shown_at.is_none() && is_given_up(&finished.result) {
+            self.missed();
+        }
         let is_read = self.screen.finish();
         let sent = match (self.send_log, finished.sending.first()) {
             (Some(mut log), Some(call)) => {
@@ -330,9 +361,23 @@ impl Reporter {
         output_file::all([sent, received, self.decisions.finish(), self.observation.finish(), session, printed])
     }
 
+    /// Reports a missed call, at most once per minute.
+    fn missed(&mut self) {
+        let text = format!("missed call at {}", time_of_day());
+        if self.missed_call != text {
+            notice(self.status, &text);
+            self.missed_call = text;
+        }
+    }
+
     fn notice(&self, state: &CallState) -> Notice {
         let still = self.shown_at.map(|at| state.now.saturating_since(at)).filter(|&time| time >= STILL);
         let picture = self.code.clone().filter(|_| !self.joined);
+        if self.joined
+            && let Some(silence) = state.silence.filter(|&silence| silence >= STILL)
+        {
+            return Notice { words: waiting_since(silence), replaces_pictures: false, picture };
+        }
         let (words, replaces_pictures) = match (self.joined, state.peer, still) {
             (false, ..) if picture.is_some() => (String::new(), true),
             (false, ..) => ("waiting for the other end".to_owned(), true),
@@ -354,6 +399,10 @@ impl CallObserver for Reporter {
                     self.screen.print(ScreenLine::News("the other end is there".to_owned()));
                 }
             }
+            CallEvent::Interrupted | CallEvent::Resumed if self.status == StatusArgument::Json => {
+                self.screen.print(ScreenLine::Json(StatusLine::Waiting(event == CallEvent::Interrupted)));
+            }
+            CallEvent::Missed => self.missed(),
             CallEvent::SourceFailed { stream, reason } => {
                 notice(
                     self.status,
@@ -397,7 +446,11 @@ impl CallObserver for Reporter {
     fn at(&mut self, state: &CallState) {
         let sample = self.stats.sample(state);
         self.observation.take(&sample);
-        let caption = if self.joined { self.captions.of(&sample) } else { waiting(state).to_owned() };
+        let caption = match state.silence.filter(|&silence| silence >= STILL) {
+            _ if !self.joined => waiting(state).to_owned(),
+            Some(silence) => waiting_since(silence),
+            None => self.captions.of(&sample),
+        };
         if let Some(words) = &self.words {
             let newest = WindowText { caption: caption.clone(), notice: self.notice(state) };
             *words.lock().unwrap_or_else(PoisonError::into_inner) = newest;

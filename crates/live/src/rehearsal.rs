@@ -8,6 +8,7 @@ mod garbage;
 mod meeting;
 mod nat;
 mod page;
+mod reconnection;
 mod soak;
 mod stand_in;
 mod survival;

@@ -255,6 +255,7 @@ impl Display {
                 }
                 StatusLine::Ticket(_)
                 | StatusLine::Code(_)
+                | StatusLine::Waiting(_)
                 | StatusLine::Link(_)
                 | StatusLine::Monitor(_)
                 | StatusLine::Metrics(_)

@@ -350,6 +350,7 @@ mod tests {
             peer: Presence::default(),
             route: None,
             rendezvous_answers: None,
+            silence: None,
         }
     }
 

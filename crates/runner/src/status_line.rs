@@ -21,6 +21,8 @@ pub enum StatusLine {
     Metrics(String),
     /// Message for the user before the call starts.
     Notice(String),
+    /// Whether the call waits for the other end, from which nothing arrives; on each change.
+    Waiting(bool),
     /// The sender's state.
     Sending {
         /// The controller's target, bit/s.

@@ -71,6 +71,8 @@ pub enum CarrierEvent<D> {
         /// The name.
         name: StreamName,
     },
+    /// A peer proved the ticket, and was refused because the call is busy.
+    Missed,
     /// A message of the application.
     Message {
         /// Arrival time.

@@ -283,6 +283,7 @@ impl<K: Carrier> Exchange<K> {
                     self.other = presence;
                     self.report(CallEvent::PeerChanged(presence));
                 }
+                CarrierEvent::Missed => self.report(CallEvent::Missed),
                 CarrierEvent::Message { at, delivery, sent_at, payload } => {
                     let least = ends.receiving.iter().filter_map(|end| end.min_delay()).min();
                     let round_trip = self.connection.min_round_trip().unwrap_or_default();

@@ -39,8 +39,8 @@ use crate::reporter::{Logs, Reporter, StatusArgument};
 ///
 /// A frame has 1.5 bytes per pixel, 14 MB at this size, and at most about 40 are held.
 pub const MAX_PIXELS: usize = 4096 * 2304;
-/// Default silence in seconds after which a call ends, as in WebRTC's consent (RFC 7675, section 5.1).
-pub const IDLE_SECONDS: &str = "30";
+/// Default silence in seconds after which a one-way call ends, as in WebRTC's consent (RFC 7675, section 5.1).
+const IDLE_SECONDS: &str = "30";
 /// Default time that a sender waits for an answer.
 const WAIT: Duration = Duration::from_secs(10);
 

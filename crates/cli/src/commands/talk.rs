@@ -9,8 +9,8 @@ use clap::Args;
 use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, Freshness, OpenSink, OwnPicture, Receiving, RemoteEnd, Sending, Stop,
-    StreamName,
+    CallHandle, CallKind, CallOptions, Finished, Freshness, Listener, LiveError, OpenSink, OwnPicture, Receiving,
+    RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_runner::interruption::Interruption;
@@ -21,12 +21,11 @@ use lockstep_vp8::Picture;
 
 use crate::call_files::of_call;
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit, menu_runner,
-    sink_of_call,
+    Limit, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit, menu_runner, sink_of_call,
 };
 use crate::commands::live_sound::{LiveSound, MissingDevices, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
-use crate::commands::serving::Service;
+use crate::commands::serving::{Service, wait};
 use crate::commands::tickets::{ListenerTicket, ticket_to_join};
 use crate::decisions::DecisionsArgument;
 use crate::keys::{KEYS, Keyboard, command};
@@ -64,8 +63,9 @@ pub struct TalkArguments {
     /// Give up if the peer does not join within this time; `none` waits without limit, the default without a ticket.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
-    /// End the call if the peer is silent for this time; `none` never ends it.
-    #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
+    /// End the call if the peer is silent for this time. By default the call waits without limit, and resumes when the
+    /// peer is back.
+    #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
     idle_seconds: Limit,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
     #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
@@ -237,6 +237,7 @@ impl Talk {
         let code = self.ticket.as_ref().and_then(ListenerTicket::link_picture);
         let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions).with_code(code);
         if let Some(ticket) = &mut self.ticket {
+            reporter = reporter.with_missed_calls();
             ticket.print(Some("talk"), arguments.status);
         }
         let receiving = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
@@ -265,6 +266,44 @@ impl Talk {
     }
 }
 
+/// The other end, before the first call.
+enum Peer {
+    /// The owner of this ticket.
+    Of(Ticket),
+    /// A peer that joins this listener.
+    At(Listener),
+}
+
+impl Talk {
+    /// Joins the owner of `ticket`, and joins it again after it was restarted with the same ticket.
+    fn join(
+        &mut self,
+        service: &Service<'_>,
+        arguments: &TalkArguments,
+        ticket: &Ticket,
+        stop: impl Fn() -> bool + Clone + Send + 'static,
+    ) -> Result<()> {
+        let (mut number, mut was_busy) = (1, false);
+        loop {
+            let of_call = arguments.of_call(number)?;
+            let peer = arguments.route.peer(ticket.clone());
+            let (reporter, finished) = self.call(&of_call, peer, Box::new(stop.clone()))?;
+            let Some(error) = reason_to_rejoin(&finished, was_busy) else { return service.finish(reporter, finished) };
+            notice(arguments.status, &format!("{error}; calling again"));
+            was_busy = matches!(error, LiveError::Ticket(_));
+            if !was_busy {
+                // It was there, so this end waits for it.
+                (number, self.wait) = (number + 1, Limit(None));
+            }
+            let _ = service.finish(reporter, finished);
+            wait(&stop);
+            if stop() {
+                return Ok(service.interruption.check()?);
+            }
+        }
+    }
+}
+
 /// `lockstep talk`.
 pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let outputs = arguments.outputs()?;
@@ -282,10 +321,10 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let interruption = Interruption::watch()?;
     // The listener opens before the log of an earlier call is truncated.
     let (peer, ticket) = match joined {
-        Some(ticket) => (arguments.route.peer(ticket), None),
+        Some(ticket) => (Peer::Of(ticket), None),
         None => {
             let (listener, ticket) = arguments.listening.listener(arguments.route)?;
-            (RemoteEnd::At(listener), Some(ticket))
+            (Peer::At(listener), Some(ticket))
         }
     };
     let wait = if ticket.is_some() { "none" } else { WAIT };
@@ -313,15 +352,48 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         outputs: &outputs,
     };
     let outcome = match peer {
-        RemoteEnd::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
+        Peer::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
             let arguments = arguments.of_call(files.number())?;
             talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))
         }),
-        peer => {
-            let (reporter, finished) = talk.call(arguments, peer, Box::new(stop))?;
-            service.finish(reporter, finished)
-        }
+        Peer::Of(ticket) => talk.join(&service, arguments, &ticket, stop),
     };
     drop(keyboard);
     outcome
+}
+
+/// Why a joiner calls the same listener again, if it does. It answers soon: a restarted listener is back, and one that
+/// waits for a silent peer gives the place away at the second try.
+fn reason_to_rejoin(finished: &Finished, was_busy: bool) -> Option<&LiveError> {
+    finished.result.as_ref().err().filter(|error| match error {
+        LiveError::Restarted => true,
+        LiveError::Ticket(TicketRefusal::Busy) => !was_busy,
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_live::Ended;
+
+    use super::*;
+
+    #[test]
+    fn joiner_calls_again_after_a_restart_and_once_if_busy() {
+        let finished = |result| Finished {
+            sending: Vec::new(),
+            receiving: Vec::new(),
+            sound: None,
+            dropped: 0,
+            traffic: None,
+            joined: true,
+            freshness: Freshness::default(),
+            result,
+        };
+        let rejoins = |error, was_busy| reason_to_rejoin(&finished(Err(error)), was_busy).is_some();
+        let busy = || LiveError::Ticket(TicketRefusal::Busy);
+        assert!(rejoins(LiveError::Restarted, true) && rejoins(busy(), false) && !rejoins(busy(), true));
+        assert!(!rejoins(LiveError::Ticket(TicketRefusal::Used), false) && !rejoins(LiveError::PeerFailed, false));
+        assert!(reason_to_rejoin(&finished(Ok(Ended::ByPeer)), false).is_none());
+    }
 }
