@@ -646,7 +646,7 @@ impl Event {
             Of::PathChanged(route) => (EventKind::PathChanged, 0, format!("{route:?}")),
             Of::Interrupted => (EventKind::Interrupted, 0, String::new()),
             Of::Resumed => (EventKind::Resumed, 0, String::new()),
-            Of::PeerChanged(Presence { muted, camera_off }) => {
+            Of::PeerChanged(Presence { muted, camera_off, .. }) => {
                 (EventKind::PeerChanged, u64::from(muted) | u64::from(camera_off) << 1, String::new())
             }
             Of::Quality(quality) => {
@@ -741,7 +741,7 @@ pub unsafe extern "C" fn lockstep_send_message(call: *const Call, channel: i32, 
 pub unsafe extern "C" fn lockstep_set_presence(call: *const Call, muted: bool, camera_off: bool) {
     // SAFETY: as the caller guarantees.
     if let Some(call) = unsafe { call.as_ref() } {
-        call.call.set_presence(Presence { muted, camera_off });
+        call.call.set_presence(Presence { muted, camera_off, ..Presence::default() });
     }
 }
 

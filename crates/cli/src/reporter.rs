@@ -161,6 +161,9 @@ fn milliseconds(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.0} ms", 1e3 * seconds))
 }
 
+/// Notice for a person whose pictures and voice the other end records.
+const RECORDED: &str = "the other end records this call";
+
 /// Text for a call that waits for an end from which nothing arrives.
 fn waiting_since(silence: Duration) -> String {
     format!("waiting for the other end: nothing came for {} s", silence.as_secs())
@@ -181,8 +184,10 @@ impl Captions {
         if let Some(outbound) = &sample.first.outbound {
             parts.extend(outbound.muted.then(|| "muted".to_owned()));
             parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
+            parts.extend(outbound.recording.then(|| "you record".to_owned()));
         }
         if let Some(inbound) = &sample.first.inbound {
+            parts.extend(inbound.recording.then(|| RECORDED.to_owned()));
             parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
             parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
             parts.push(format!(
@@ -235,6 +240,8 @@ pub struct Reporter {
     observation: Observation,
     session: Option<LiveSessionLog>,
     decisions: DecisionLog,
+    /// Whether the other end records the call.
+    is_recorded: bool,
     /// Whether a peer that left before its first picture is a missed call.
     reports_missed: bool,
     /// Newest notice of a missed call.
@@ -286,6 +293,7 @@ impl Reporter {
             observation,
             session,
             decisions,
+            is_recorded: false,
             reports_missed: false,
             missed_call: String::new(),
         })
@@ -383,6 +391,7 @@ impl Reporter {
             (false, ..) => ("waiting for the other end".to_owned(), true),
             (_, Presence { camera_off: true, .. }, _) => ("camera off".to_owned(), true),
             (.., Some(time)) => (format!("no pictures for {} s", time.as_secs()), false),
+            (_, Presence { recording: true, .. }, _) => (RECORDED.to_owned(), false),
             _ => (String::new(), false),
         };
         Notice { words, replaces_pictures, picture }
@@ -403,6 +412,13 @@ impl CallObserver for Reporter {
                 self.screen.print(ScreenLine::Json(StatusLine::Waiting(event == CallEvent::Interrupted)));
             }
             CallEvent::Missed => self.missed(),
+            CallEvent::PeerChanged(presence) => {
+                let began = presence.recording && !self.is_recorded;
+                self.is_recorded = presence.recording;
+                if began {
+                    notice(self.status, RECORDED);
+                }
+            }
             CallEvent::SourceFailed { stream, reason } => {
                 notice(
                     self.status,

@@ -3,20 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, Freshness, Listener, LiveError, OpenSink, OwnPicture, Receiving,
-    RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
+    CallHandle, CallKind, CallOptions, CallRecording, Finished, Freshness, Listener, LiveError, Loudspeaker, OpenSink,
+    OwnPicture, Presence, Receiving, RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
 use lockstep_socket::Clock;
+use lockstep_sound::DiscardSoundSink;
 use lockstep_vp8::Picture;
 
 use crate::call_files::of_call;
@@ -53,6 +54,10 @@ pub struct TalkArguments {
     /// (the same without sound); or a .y4m file (the pictures).
     #[arg(long, default_value = "window")]
     sink: String,
+    /// Record the call into this .webm or .mkv file: the peer's pictures, and both voices. The window stays open, and the
+    /// peer is notified.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Open no window: `--sink none`, unless it names a file. Lines from standard input then replace the keys of the
     /// window (m, v, q), if it is not a terminal.
     #[arg(long)]
@@ -160,7 +165,8 @@ const WAIT: &str = "10";
 impl TalkArguments {
     fn outputs(&self) -> Result<Vec<(&'static str, Option<&Path>)>> {
         let logs = [("--send-log", self.send_log.as_deref()), ("--receive-log", self.receive_log.as_deref())];
-        let others = [("--sink", sink_path(self.sink())?), self.hearing.output(), self.decisions.output()];
+        let record = ("--record", self.record.as_deref());
+        let others = [("--sink", sink_path(self.sink())?), record, self.hearing.output(), self.decisions.output()];
         Ok([&logs[..], &others, &self.observation.outputs()].concat())
     }
 
@@ -172,6 +178,7 @@ impl TalkArguments {
             sink: sink_of_call(self.sink(), number)?,
             send_log,
             receive_log,
+            record: self.record.as_deref().map(|path| of_call(path, number)),
             hearing: self.hearing.of_call(number),
             decisions: self.decisions.of_call(number),
             observation: self.observation.of_call(number),
@@ -213,6 +220,18 @@ impl Talk {
         let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
         let own = OwnPicture::default();
         let format = source.format();
+        let create = |path| CallRecording::create(path, format, clock);
+        let recording = arguments.record.as_deref().map(create).transpose()?;
+        let (microphone, loudspeaker) = match &recording {
+            Some(recording) => {
+                // The pace of the loudspeaker is that of the recorded sound.
+                let silent = || Loudspeaker { sink: Box::new(DiscardSoundSink), lip_sync };
+                let Loudspeaker { sink, lip_sync } = loudspeaker.unwrap_or_else(silent);
+                let microphone = microphone.map(|source| recording.spoken(source));
+                (microphone, Some(Loudspeaker { sink: recording.heard(sink), lip_sync }))
+            }
+            None => (microphone, loudspeaker),
+        };
         let source = own.of(source);
         let words = SharedWindowText::default();
         // The window opens before a ticket is printed, so that a failure shows first.
@@ -223,6 +242,10 @@ impl Talk {
         } else {
             let name = arguments.sink().to_owned();
             Box::new(move |_, format| open_sink(&name, format))
+        };
+        let open: OpenSink = match recording.clone() {
+            Some(recording) => Box::new(move |name, format| Ok(recording.of_sink(open(name, format)?))),
+            None => open,
         };
         decisions.open_growing()?;
         let observation = Observation::on(&mut self.pages, &arguments.observation)?;
@@ -261,7 +284,12 @@ impl Talk {
             handle: self.handle.clone(),
             qlog,
         };
-        let finished = lockstep_live::run(clock, options, &mut reporter);
+        let mut finished = lockstep_live::run(clock, options, &mut reporter);
+        if let Some(Err(error)) = recording.map(|recording| recording.finish())
+            && finished.result.is_ok()
+        {
+            finished.result = Err(error);
+        }
         Ok((reporter, finished))
     }
 }
@@ -334,6 +362,14 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     };
     let pages = Pages::serve(&arguments.observation)?;
     let handle = CallHandle::new();
+    if arguments.record.is_some() {
+        if arguments.hearing.is_refused() {
+            bail!(
+                "--record records what is heard, and --audio-output none hears nothing; write --audio-output nowhere"
+            );
+        }
+        handle.set_presence(Presence { recording: true, ..Presence::default() });
+    }
     let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         print_line!("keys: {KEYS}");
