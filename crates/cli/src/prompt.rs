@@ -101,7 +101,7 @@ impl Line {
         Effect::Show(String::new())
     }
 
-    /// Completes the word as far as it is certain; lists the words if there are several.
+    /// Adds the common letters of all possible words; lists the words if there are several.
     fn complete(&mut self) -> String {
         let endings = lockstep_live::Code::completions(&self.text);
         let Some(first) = endings.first() else { return String::new() };

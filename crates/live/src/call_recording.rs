@@ -141,20 +141,20 @@ impl CallRecording {
 
     /// Records the sound that `sink` plays.
     #[must_use]
-    pub fn heard(&self, sink: Box<dyn SoundSink>) -> Box<dyn SoundSink> {
+    pub fn of_loudspeaker(&self, sink: Box<dyn SoundSink>) -> Box<dyn SoundSink> {
         Box::new(Heard { sink, recording: self.clone() })
     }
 
     /// Records the sound of `source`, except while it is muted.
     #[must_use]
-    pub fn spoken(&self, source: Box<dyn SoundSource>) -> Box<dyn SoundSource> {
+    pub fn of_microphone(&self, source: Box<dyn SoundSource>) -> Box<dyn SoundSource> {
         Box::new(Spoken { source, recording: self.clone() })
     }
 
     /// Completes the file.
     ///
     /// # Errors
-    /// The file is incomplete, because the disk is full for example. It plays as far as it was written.
+    /// The file is incomplete, because the disk is full for example. The written part plays.
     pub fn finish(&self) -> Result<(), LiveError> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if !thread.is_over() {

@@ -114,7 +114,7 @@ pub struct SendArguments {
 /// Arguments of `lockstep receive`.
 #[derive(Debug, Clone, Args)]
 pub struct ReceiveArguments {
-    /// Ticket, code or link that a sender printed, to join it as a viewer, or `-` to be asked for it; without a ticket, print
+    /// Ticket, code or link of a sender, to join it as a viewer, or `-` to be asked for it; without a ticket, print
     /// one and wait for a sender.
     ticket: Option<String>,
     #[command(flatten)]
@@ -173,8 +173,8 @@ pub struct ListeningArguments {
     pub reusable: bool,
     /// Meet through this rendezvous, which the ticket then names (see `lockstep rendezvous`). It connects two peers
     /// behind routers that accept no incoming packets. It learns both addresses and the times of packets, and cannot
-    /// read or join the call. It gives a code of a number and two words, which the other end may type in place of the
-    /// ticket. Otherwise LOCKSTEP_RENDEZVOUS names it.
+    /// read or join the call. It gives a code of a number and two words, which replaces the ticket. Otherwise
+    /// LOCKSTEP_RENDEZVOUS names it.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     rendezvous: Option<String>,
     /// Print the ticket too, if a code stands for it.

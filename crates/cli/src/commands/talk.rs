@@ -227,8 +227,8 @@ impl Talk {
                 // The pace of the loudspeaker is that of the recorded sound.
                 let silent = || Loudspeaker { sink: Box::new(DiscardSoundSink), lip_sync };
                 let Loudspeaker { sink, lip_sync } = loudspeaker.unwrap_or_else(silent);
-                let microphone = microphone.map(|source| recording.spoken(source));
-                (microphone, Some(Loudspeaker { sink: recording.heard(sink), lip_sync }))
+                let microphone = microphone.map(|source| recording.of_microphone(source));
+                (microphone, Some(Loudspeaker { sink: recording.of_loudspeaker(sink), lip_sync }))
             }
             None => (microphone, loudspeaker),
         };
@@ -398,8 +398,8 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     outcome
 }
 
-/// Why a joiner calls the same listener again, if it does. It answers soon: a restarted listener is back, and one that
-/// waits for a silent peer gives the place away at the second try.
+/// Why a joiner calls the same listener again, if it does. A restarted listener is back. A listener whose peer is silent
+/// gives the place away at the second try.
 fn reason_to_rejoin(finished: &Finished, was_busy: bool) -> Option<&LiveError> {
     finished.result.as_ref().err().filter(|error| match error {
         LiveError::Restarted => true,

@@ -92,7 +92,7 @@ impl Offers {
             return false;
         }
         let on_end = move |result| {
-            if let Some(text) = said(result) {
+            if let Some(text) = message(result) {
                 notice(status, text);
             }
         };
@@ -112,7 +112,7 @@ impl Offers {
 }
 
 /// Message for the user about a code that ended.
-fn said(result: OfferResult) -> Option<&'static str> {
+fn message(result: OfferResult) -> Option<&'static str> {
     match result {
         OfferResult::Given => None,
         OfferResult::Wrong => Some(

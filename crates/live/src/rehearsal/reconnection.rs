@@ -164,7 +164,7 @@ fn leaving_after_a_gap_ends_the_call_at_both_ends() {
 }
 
 #[test]
-fn stranger_does_not_take_the_place_of_an_end_that_is_away() {
+fn absent_end_loses_its_place_to_nobody() {
     let mut world = call(Meet::default());
     // The ticket is known, but the process is another one.
     world.stop(JOINER);

@@ -21,14 +21,14 @@ const QUEUE: usize = 64;
 const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// Sockets of an exchange.
-struct Way {
+struct Wire {
     clock: Clock,
     sockets: Sockets,
     readers: Vec<Reader>,
     incoming: mpsc::Receiver<Incoming>,
 }
 
-impl Way {
+impl Wire {
     fn open() -> Result<Self, LiveError> {
         let (clock, sockets) = (Clock::start(), Sockets::any()?);
         let (events, incoming) = mpsc::sync_channel(QUEUE);
@@ -90,15 +90,15 @@ impl CodeOffer {
         ticket: &Ticket,
         on_end: impl FnOnce(OfferResult) + Send + 'static,
     ) -> Result<Self, RedeemError> {
-        let mut way = Way::open()?;
-        let mut offer = Offer::new(servers, ticket, way.clock.now())?;
+        let mut wire = Wire::open()?;
+        let mut offer = Offer::new(servers, ticket, wire.clock.now())?;
         let limit = SERVER_PATIENCE * servers.len() as u32;
         let code = loop {
-            way.drive(&mut offer)?;
+            wire.drive(&mut offer)?;
             if let Some(code) = offer.code() {
                 break code.clone();
             }
-            if way.clock.now() >= Timestamp::ZERO + limit {
+            if wire.clock.now() >= Timestamp::ZERO + limit {
                 return Err(offer.failure());
             }
         };
@@ -106,9 +106,9 @@ impl CodeOffer {
         let (stopped, ended) = (stop.clone(), is_ended.clone());
         let mut on_end = Some(on_end);
         let run = move || {
-            while !stopped.load(Ordering::Relaxed) && !offer.is_over(way.clock.now()) {
+            while !stopped.load(Ordering::Relaxed) && !offer.is_over(wire.clock.now()) {
                 // Without a socket nobody can redeem the code; the ticket remains.
-                if way.drive(&mut offer).is_err() {
+                if wire.drive(&mut offer).is_err() {
                     break;
                 }
                 if let Some(result) = offer.result()
@@ -148,15 +148,15 @@ impl Drop for CodeOffer {
 /// # Errors
 /// See [`RedeemError`].
 pub fn redeem(servers: &[SocketAddr], code: Code) -> Result<Ticket, RedeemError> {
-    let mut way = Way::open()?;
-    let mut redemption = Redemption::new(servers, code, way.clock.now())?;
+    let mut wire = Wire::open()?;
+    let mut redemption = Redemption::new(servers, code, wire.clock.now())?;
     loop {
-        redemption.handle_timeout(way.clock.now());
+        redemption.handle_timeout(wire.clock.now());
         if let Some(result) = redemption.take_result() {
             return result;
         }
-        way.send(std::iter::from_fn(|| redemption.poll_transmit()))?;
-        if let Some(Incoming { at, from, datagram, .. }) = way.receive(redemption.poll_timeout())? {
+        wire.send(std::iter::from_fn(|| redemption.poll_transmit()))?;
+        if let Some(Incoming { at, from, datagram, .. }) = wire.receive(redemption.poll_timeout())? {
             redemption.handle_datagram(at, from, &datagram)?;
         }
     }
