@@ -1,4 +1,5 @@
-//! Recording of a call as this end sees and hears it: the shown pictures, and both voices in one track.
+//! Recording of a call as this end sees and hears it: the shown pictures with the own one small in a corner, and both
+//! voices in one track.
 //!
 //! Wrappers of the call's sink, loudspeaker and microphone pass copies to a thread, which encodes and writes them. Times
 //! are those of this end, when a picture is shown and sound is played. The call never waits for the recording.
@@ -21,7 +22,7 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::recorder::Recorder;
-use crate::{END_LIMIT, LiveError, Thread};
+use crate::{END_LIMIT, LiveError, OwnPicture, Thread};
 
 /// Pictures and frames of sound that may wait for the file. Beyond this, while a disk stalls, the newest are lost.
 const QUEUE: usize = 64;
@@ -30,7 +31,8 @@ const MAX_SPOKEN: usize = 5;
 
 /// Input of the recording.
 enum Input {
-    Shown(Timestamp, Picture),
+    /// The shown picture, and the own one.
+    Shown(Timestamp, Box<(Picture, Option<Picture>)>),
     Heard(Timestamp, Box<Frame>),
     Spoken(Box<Frame>),
     End,
@@ -40,6 +42,7 @@ enum Input {
 #[derive(Clone)]
 pub struct CallRecording {
     clock: Clock,
+    own: OwnPicture,
     inputs: SyncSender<Input>,
     thread: Arc<Mutex<Thread>>,
 }
@@ -59,6 +62,37 @@ fn mixed(heard: &Frame, spoken: Option<&Frame>) -> Frame {
     frame
 }
 
+/// Divisor of the sides of a picture that limits the size of the own one, as in the window.
+const OWN_SHARE: usize = 4;
+
+/// `picture` with `own` small in the lower right corner; `None` if there is no room.
+fn with_own(picture: &Picture, own: &Picture) -> Option<Picture> {
+    let (width, height) = (picture.width(), picture.height());
+    // Even, because chroma has half the resolution.
+    let across = (width / OWN_SHARE).min(own.width() * (height / OWN_SHARE) / own.height()) & !1;
+    let down = (own.height() * across / own.width()) & !1;
+    let margin = across / 8;
+    let (left, top) = (width.checked_sub(across + margin)? & !1, height.checked_sub(down + margin)? & !1);
+    if across == 0 || down == 0 {
+        return None;
+    }
+    let mut samples = picture.to_i420();
+    let mut begin = 0;
+    for (plane, own) in picture.planes().iter().zip(own.planes()) {
+        let half = usize::from(begin > 0) + 1;
+        let (across, down, left, top) = (across / half, down / half, left / half, top / half);
+        for y in 0..down {
+            let from = own.row(y * own.height() / down);
+            let row = begin + (top + y) * plane.width() + left;
+            for (x, to) in samples[row..row + across].iter_mut().enumerate() {
+                *to = from[x * own.width() / across];
+            }
+        }
+        begin += plane.width() * plane.height();
+    }
+    Picture::from_i420(width, height, samples).ok()
+}
+
 /// Writes the inputs to a file, which begins with the first picture.
 struct Mixer {
     sink: Option<Box<dyn Sink>>,
@@ -75,7 +109,9 @@ impl Mixer {
     fn take(&mut self, input: Input) -> Result<bool, LiveError> {
         let failed = |error: crate::recorder::RecordError| LiveError::Sink(error.to_string());
         match input {
-            Input::Shown(at, picture) => {
+            Input::Shown(at, pictures) => {
+                let (picture, own) = *pictures;
+                let picture = own.and_then(|own| with_own(&picture, &own)).unwrap_or(picture);
                 if let Some(sink) = self.sink.take() {
                     self.recorder = Some(Recorder::new(sink, true, at).map_err(failed)?);
                 }
@@ -105,11 +141,11 @@ impl Mixer {
 }
 
 impl CallRecording {
-    /// Creates the file: a .webm or .mkv file, for pictures of about this `format`.
+    /// Creates the file: a .webm or .mkv file, for pictures of about this `format`. `own` is this end's picture.
     ///
     /// # Errors
     /// The file has another extension or cannot be created, or no thread can be started.
-    pub fn create(path: &Path, format: VideoFormat, clock: Clock) -> Result<Self, LiveError> {
+    pub fn create(path: &Path, format: VideoFormat, own: OwnPicture, clock: Clock) -> Result<Self, LiveError> {
         let name = path.to_string_lossy();
         if !lockstep_media::records_sound(&name) {
             return Err(LiveError::Sink(format!("cannot record the call to {name}: name a .webm or .mkv file")));
@@ -125,7 +161,7 @@ impl CallRecording {
             }
             Ok(())
         })?;
-        Ok(Self { clock, inputs, thread: Arc::new(Mutex::new(thread)) })
+        Ok(Self { clock, own, inputs, thread: Arc::new(Mutex::new(thread)) })
     }
 
     /// Passes an input on. It is lost if the disk is too slow; a failed thread is reported by [`Self::finish`].
@@ -171,7 +207,8 @@ struct RecordedSink {
 
 impl Sink for RecordedSink {
     fn show(&mut self, picture: &Picture, captured_at: Timestamp) -> Result<(), SinkError> {
-        self.recording.pass(Input::Shown(self.recording.clock.now(), picture.clone()));
+        let (now, own) = (self.recording.clock.now(), self.recording.own.newest());
+        self.recording.pass(Input::Shown(now, Box::new((picture.clone(), own))));
         self.sink.show(picture, captured_at)
     }
 
@@ -260,6 +297,24 @@ mod tests {
         assert_eq!((mixed(&loud, Some(&other))[7], mixed(&loud, None)[7]), (29_900, 30_000));
     }
 
+    #[test]
+    fn own_picture_is_in_the_lower_right_corner() {
+        let grey = |width: usize, height: usize, luma: u8| {
+            let chroma = width.div_ceil(2) * height.div_ceil(2);
+            let samples = [vec![luma; width * height], vec![128; 2 * chroma]].concat();
+            Picture::from_i420(width, height, samples).expect("a picture")
+        };
+        for (width, height) in [(64, 48), (63, 47), (640, 360), (48, 64)] {
+            let drawn = with_own(&grey(width, height, 20), &grey(320, 180, 200)).expect("there is room");
+            let bright = drawn.luma().rows().map(|row| row.iter().filter(|&&sample| sample == 200).count());
+            let rows: Vec<usize> = bright.filter(|&count| count > 0).collect();
+            assert!(rows.iter().all(|&count| count == (width / 4) & !1 && rows.len() <= height / 4), "{rows:?}");
+            let middle = (drawn.luma().row(height / 2)[width / 2], drawn.luma().row(height - 1)[width - 1]);
+            assert_eq!(middle, (20, 20), "{width}x{height}: the rest stays");
+        }
+        assert!(with_own(&grey(2, 2, 20), &grey(320, 180, 200)).is_none());
+    }
+
     /// Records four seconds: pictures always, the peer's voice from 1 s to 2 s, the own voice from 2.5 s to 3.5 s.
     fn record(path: &Path, is_whole: bool) {
         let mut clip = open_source("generated:64x48@25", &SourceOptions::default()).expect("it is generated");
@@ -268,7 +323,8 @@ mod tests {
         let mut take = |input| assert!(mixer.take(input).expect("it is written"));
         for now in (0..4_000).step_by(20) {
             if now % 40 == 0 {
-                take(Input::Shown(at(now), clip.next().expect("it is generated").expect("it has no end")));
+                let picture = clip.next().expect("it is generated").expect("it has no end");
+                take(Input::Shown(at(now), Box::new((picture, None))));
             }
             let (hears, speaks) = ((1_000..2_000).contains(&now), (2_500..3_500).contains(&now));
             take(Input::Spoken(Box::new(if speaks { tone(48) } else { [0; FRAME_SAMPLES] })));

@@ -54,7 +54,7 @@ pub struct TalkArguments {
     /// (the same without sound); or a .y4m file (the pictures).
     #[arg(long, default_value = "window")]
     sink: String,
-    /// Record the call into this .webm or .mkv file: the peer's pictures, and both voices. The window stays open, and the
+    /// Record the call into this .webm or .mkv file: the peer's pictures with yours small, and both voices. The window stays open, and the
     /// peer is notified.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -220,7 +220,7 @@ impl Talk {
         let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
         let own = OwnPicture::default();
         let format = source.format();
-        let create = |path| CallRecording::create(path, format, clock);
+        let create = |path| CallRecording::create(path, format, own.clone(), clock);
         let recording = arguments.record.as_deref().map(create).transpose()?;
         let (microphone, loudspeaker) = match &recording {
             Some(recording) => {
