@@ -11,7 +11,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::code::{Code, Nameplate};
 use super::exchange::{Offer, OfferResult, RedeemError, Redemption};
-use super::server::{Limits, Rendezvous};
+use super::limits::Limits;
+use super::server::Rendezvous;
 use lockstep_session::ticket::{ListenerKey, MAX_ADDRESSES, MAX_SERVERS, Ticket};
 
 const STEP: Duration = Duration::from_millis(10);

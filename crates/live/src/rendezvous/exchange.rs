@@ -28,9 +28,9 @@ use spake2::{Ed25519Group, Identity, Password, Spake2};
 
 use super::code::{Code, Nameplate};
 use super::keys::{derived, failed};
+use super::limits::CONSENT;
 use super::meeting::{EAGER, FIRST_REPEAT, LATER_REPEAT, MIN_ANNOUNCE_INTERVAL, REPEAT, SERVER_PATIENCE};
 use super::message::{Cookie, Exchange, Message, PARCEL, Parcel, Refusal, Session, Side};
-use super::server::CONSENT;
 use crate::LiveError;
 use crate::identity::random;
 use lockstep_session::ticket::Ticket;

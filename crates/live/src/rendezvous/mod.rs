@@ -13,6 +13,7 @@ mod code_tests;
 mod exchange;
 mod invitation;
 mod keys;
+mod limits;
 mod meeting;
 mod message;
 mod nameplates;
@@ -24,10 +25,11 @@ mod tests;
 pub use code::{Code, CodeError};
 pub use exchange::{OfferResult, RedeemError};
 pub use invitation::{CodeOffer, redeem};
+pub use limits::Limits;
 pub(crate) use meeting::{Meeting, Need, Outcome, RELAY};
 pub(crate) use message::{Kind, MAGIC, RELAYED_HEADER, Side};
 pub use serve::RendezvousServer;
-pub use server::{Limits, Rendezvous, RendezvousStatus};
+pub use server::{Rendezvous, RendezvousStatus};
 
 /// Parses a datagram as a server and an end do, for the fuzzer. A message must encode to the same length. Returns
 /// whether the datagram is a message.

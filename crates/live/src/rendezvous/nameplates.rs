@@ -9,8 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 use lockstep_units::Timestamp;
 
 use super::code::Nameplate;
+use super::limits::{CONSENT, FORGOTTEN, Limits, network};
 use super::message::{Exchange, Message, PARCEL, Parcel, Refusal, Session, Side};
-use super::server::{CONSENT, FORGOTTEN, Limits, network};
 
 /// An end of a code.
 #[derive(Debug)]

@@ -9,13 +9,14 @@
 //! for its call with a key derived from the ticket's secret.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use lockstep_units::{Bitrate, Timestamp};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
 use super::keys::is_signed;
+use super::limits::{CONSENT, FORGOTTEN, Limits, network};
 use super::message::{
     Announce, Channel, Cookie, Exchange, Message, Name, Other, Refusal, Sealed, Session, Side, Signature,
 };
@@ -26,11 +27,6 @@ use crate::identity::random;
 
 /// Shortest validity of a cookie; the longest is twice this.
 const COOKIE_PERIOD: Duration = Duration::from_secs(30);
-/// An end is forgotten after this silence, and a call together with its last end.
-pub(super) const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Packets are relayed only to an end that was active within this time. Later its address may belong to somebody else.
-/// Active ends announce themselves every 5 s.
-pub(super) const CONSENT: Duration = Duration::from_secs(15);
 /// An end that relayed a packet within this time keeps its place when another end shows the same ticket.
 const IN_USE: Duration = Duration::from_secs(3);
 /// Longest relayed packet in bytes.
@@ -52,31 +48,6 @@ const CLEANING: Duration = Duration::from_secs(1);
 const RELAY_BURST: f64 = 0.25;
 /// Datagrams that may wait to be sent; the limit matters only if the owner does not send.
 const MAX_QUEUED_DATAGRAMS: usize = 1_024;
-
-/// Limits of a rendezvous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Concurrent calls, including those that wait for their second end, and as many codes; each takes about 1 kB.
-    pub calls: usize,
-    /// Concurrent calls started from one IPv4 address, or one IPv6 network of 64 bits; and as many codes and tries of
-    /// codes.
-    pub calls_per_address: usize,
-    /// Rate of the relay per call and direction; zero disables the relay.
-    pub relay_rate: Bitrate,
-    /// Rate of the relay for all calls together.
-    pub total_relay_rate: Bitrate,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            calls: 1_000,
-            calls_per_address: 20,
-            relay_rate: Bitrate::from_kbps(4_000),
-            total_relay_rate: Bitrate::from_kbps(100_000),
-        }
-    }
-}
 
 /// Counters of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -141,14 +112,6 @@ pub struct Rendezvous {
 impl std::fmt::Debug for Rendezvous {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Rendezvous").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-/// Key of the per-address limits: an IPv4 address, or the IPv6 network of one customer (RFC 6177).
-pub(super) fn network(address: SocketAddr) -> IpAddr {
-    match address.ip() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
     }
 }
 
