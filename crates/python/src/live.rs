@@ -434,9 +434,10 @@ fn fields<'py>(py: Python<'py>, call: &Call, event: Event) -> PyResult<(&'static
         }
         Event::Interrupted => "Interrupted",
         Event::Resumed => "Resumed",
-        Event::PeerChanged(Presence { muted, camera_off, .. }) => {
+        Event::PeerChanged(Presence { muted, camera_off, recording }) => {
             fields.set_item("muted", muted)?;
             fields.set_item("camera_off", camera_off)?;
+            fields.set_item("recording", recording)?;
             "PeerChanged"
         }
         Event::Quality(quality) => {
