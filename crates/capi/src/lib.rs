@@ -99,7 +99,8 @@ pub enum EventKind {
     Interrupted,
     /// Packets arrive again.
     Resumed,
-    /// The other end muted its sound (bit 0 of value), turned its camera off (bit 1) or records the call (bit 2), or stopped.
+    /// The other end muted its sound (bit 0 of value) or turned its camera off (bit 1), or on again.
+    /// It records the call, or no longer does (bit 2).
     PeerChanged,
     /// Quality of a stream, once per second: text describes it, value is the target bit rate in bit/s, or 0.
     Quality,
