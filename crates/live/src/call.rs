@@ -311,8 +311,9 @@ impl<C: PictureCodec> Call<C> {
                     observer.shown(stream, shown);
                 });
             }
+            let encodes = ending.is_none() && self.exchange.is_attended(now);
             for (stream, sending) in self.sending.iter_mut().enumerate() {
-                sending.step(now, joined && ending.is_none(), &mut |record| observer.captured(stream, record));
+                sending.step(now, encodes, &mut |record| observer.captured(stream, record));
             }
             if let Err(error) = begun.and_then(|()| self.transmit())
                 && ending.is_none()

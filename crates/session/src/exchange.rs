@@ -11,7 +11,7 @@ use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{CodecId, Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
+use crate::carrier::{AWAY, Carrier, CarrierEvent, Loss, Route, SILENT};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
@@ -228,6 +228,11 @@ impl<K: Carrier> Exchange<K> {
             age: self.picture_age(now, stream, ends),
         });
         Quality { stream, sending, receiving }
+    }
+
+    /// Whether pictures are worth coding: the other end has joined and is not away.
+    pub fn is_attended(&self, now: Timestamp) -> bool {
+        self.connection.is_joined() && now.saturating_since(self.connection.last_received()) < AWAY
     }
 
     /// Presence of the other end.

@@ -157,11 +157,15 @@ impl ListenerTicket {
     /// code on a terminal.
     pub fn print(&mut self, command: Option<&str>, status: StatusArgument) {
         let is_first = !std::mem::replace(&mut self.is_printed, true);
-        let is_new = command.is_some() && self.offers.renew(&self.ticket, is_first, status);
-        let (text, link, code) = (self.ticket.to_string(), self.link(), self.offers.code());
+        let (text, link) = (self.ticket.to_string(), self.link());
         if status == StatusArgument::Json {
-            print_status(&StatusLine::Ticket(text));
-            link.map(StatusLine::Link).iter().for_each(print_status);
+            // A program need not wait for the rendezvous.
+            print_status(&StatusLine::Ticket(text.clone()));
+            link.clone().map(StatusLine::Link).iter().for_each(print_status);
+        }
+        let is_new = command.is_some() && self.offers.renew(&self.ticket, is_first, status);
+        let code = self.offers.code();
+        if status == StatusArgument::Json {
             code.filter(|_| is_new).map(StatusLine::Code).iter().for_each(print_status);
             return;
         }
