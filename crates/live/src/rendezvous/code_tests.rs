@@ -377,3 +377,10 @@ proptest! {
         prop_assert_eq!(world.result(joiner), Some("ticket".to_owned()));
     }
 }
+
+#[test]
+fn every_seed_of_the_fuzzer_is_a_message() {
+    let seeds = super::messages();
+    assert_eq!(seeds.len(), 11);
+    assert!(seeds.iter().all(|(_, datagram)| super::read_message(datagram)));
+}
