@@ -37,7 +37,8 @@ pub fn of_event(event: &Event) -> Option<gst::Structure> {
         Event::Interrupted => of("interrupted").build(),
         Event::Resumed => of("resumed").build(),
         Event::PeerChanged(presence) => {
-            of("peer-changed").field("muted", presence.muted).field("camera-off", presence.camera_off).build()
+            let of = of("peer-changed").field("muted", presence.muted).field("camera-off", presence.camera_off);
+            of.field("recording", presence.recording).build()
         }
         Event::Quality(quality) => of_quality(quality),
         Event::Stale { age, .. } => of("stale").field("age", nanoseconds(*age)).build(),

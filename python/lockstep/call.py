@@ -118,12 +118,14 @@ class Resumed(Event):
 
 @dataclass(frozen=True)
 class PeerChanged(Event):
-    """The other end muted its sound or turned its camera off, or on again."""
+    """The other end muted its sound, turned its camera off or records the call, or stopped."""
 
     muted: bool
     """Whether its sound is silenced."""
     camera_off: bool
     """Whether it captures no pictures."""
+    recording: bool = False
+    """Whether it records the call."""
 
 
 @dataclass(frozen=True)

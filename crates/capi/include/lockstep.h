@@ -35,6 +35,7 @@ typedef enum lockstep_event_kind {
   // Packets arrive again.
   LOCKSTEP_EVENT_KIND_RESUMED,
   // The other end muted its sound (bit 0 of value) or turned its camera off (bit 1), or on again.
+  // It records the call, or no longer does (bit 2).
   LOCKSTEP_EVENT_KIND_PEER_CHANGED,
   // Quality of a stream, once per second: text describes it, value is the target bit rate in bit/s, or 0.
   LOCKSTEP_EVENT_KIND_QUALITY,

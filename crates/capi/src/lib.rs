@@ -100,6 +100,7 @@ pub enum EventKind {
     /// Packets arrive again.
     Resumed,
     /// The other end muted its sound (bit 0 of value) or turned its camera off (bit 1), or on again.
+    /// It records the call, or no longer does (bit 2).
     PeerChanged,
     /// Quality of a stream, once per second: text describes it, value is the target bit rate in bit/s, or 0.
     Quality,
@@ -646,8 +647,9 @@ impl Event {
             Of::PathChanged(route) => (EventKind::PathChanged, 0, format!("{route:?}")),
             Of::Interrupted => (EventKind::Interrupted, 0, String::new()),
             Of::Resumed => (EventKind::Resumed, 0, String::new()),
-            Of::PeerChanged(Presence { muted, camera_off }) => {
-                (EventKind::PeerChanged, u64::from(muted) | u64::from(camera_off) << 1, String::new())
+            Of::PeerChanged(Presence { muted, camera_off, recording }) => {
+                let bits = u64::from(muted) | u64::from(camera_off) << 1 | u64::from(recording) << 2;
+                (EventKind::PeerChanged, bits, String::new())
             }
             Of::Quality(quality) => {
                 let target = quality.sending.map_or(0, |sending| sending.target.as_bps());
@@ -741,7 +743,7 @@ pub unsafe extern "C" fn lockstep_send_message(call: *const Call, channel: i32, 
 pub unsafe extern "C" fn lockstep_set_presence(call: *const Call, muted: bool, camera_off: bool) {
     // SAFETY: as the caller guarantees.
     if let Some(call) = unsafe { call.as_ref() } {
-        call.call.set_presence(Presence { muted, camera_off });
+        call.call.set_presence(Presence { muted, camera_off, ..Presence::default() });
     }
 }
 

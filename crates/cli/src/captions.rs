@@ -40,6 +40,14 @@ pub fn waiting(state: &CallState) -> &'static str {
     }
 }
 
+/// Notice for a person whose pictures and voice the other end records.
+pub const RECORDED: &str = "the other end records this call";
+
+/// Text for a call that waits for an end from which nothing arrives.
+pub fn waiting_since(silence: Duration) -> String {
+    format!("waiting for the other end: nothing came for {} s", silence.as_secs())
+}
+
 /// Formats the status of a call.
 #[derive(Debug, Default)]
 pub struct Captions {
@@ -59,8 +67,10 @@ impl Captions {
         if let Some(outbound) = &sample.first.outbound {
             parts.extend(outbound.muted.then(|| "muted".to_owned()));
             parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
+            parts.extend(outbound.recording.then(|| "you record".to_owned()));
         }
         if let Some(inbound) = &sample.first.inbound {
+            parts.extend(inbound.recording.then(|| RECORDED.to_owned()));
             parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
             parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
         }

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that only `--help-all` shows, by their names in clap.
-pub const ADVANCED: [&str; 32] = [
+pub const ADVANCED: [&str; 33] = [
     "ecn",
     "queue_packets",
     "queue_bytes",
@@ -27,6 +27,7 @@ pub const ADVANCED: [&str; 32] = [
     "codec_model",
     "max_pixels",
     "relay_only",
+    "show_ticket",
     "web_certificate",
     "wait_seconds",
     "idle_seconds",

@@ -91,6 +91,16 @@ pub struct Keyboard {
 impl Keyboard {
     /// Sets the terminal; `None` if there is none, or another program controls it.
     pub fn open() -> Option<Self> {
+        Self::open_with(false)
+    }
+
+    /// The same, and delivers Ctrl-C as a key too.
+    #[cfg(unix)]
+    pub fn open_for_line() -> Option<Self> {
+        Self::open_with(true)
+    }
+
+    fn open_with(takes_signals: bool) -> Option<Self> {
         if !stdin().is_terminal() {
             return None;
         }
@@ -104,11 +114,17 @@ impl Keyboard {
             let before = tcgetattr(stdin()).ok()?;
             let mut keys = before.clone();
             keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            if takes_signals {
+                keys.local_modes.remove(LocalModes::ISIG);
+            }
             tcsetattr(stdin(), OptionalActions::Now, &keys).ok()?;
             Some(Self { before })
         }
         #[cfg(not(unix))]
-        Some(Self {})
+        {
+            let _ = takes_signals;
+            Some(Self {})
+        }
     }
 }
 
@@ -153,7 +169,7 @@ mod tests {
         let names = |own| keys.buttons(own).into_iter().map(|button| button.name).collect::<Vec<_>>();
         assert_eq!(names(Presence::default()), ["Mute", "Camera off", "Share screen", "Details", "Leave"]);
         keys.press('s');
-        let off = Presence { muted: true, camera_off: true };
+        let off = Presence { muted: true, camera_off: true, ..Presence::default() };
         assert_eq!(names(off), ["Unmute", "Camera on", "Stop sharing", "Details", "Leave"]);
     }
 }

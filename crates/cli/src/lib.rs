@@ -23,6 +23,7 @@ mod keys;
 mod no_laboratory;
 mod observation;
 mod packet_csv;
+mod prompt;
 mod qr_code;
 mod reporter;
 #[cfg_attr(not(feature = "lab"), allow(dead_code))]

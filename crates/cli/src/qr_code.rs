@@ -1,5 +1,7 @@
 //! QR codes of tickets and links, as text for terminals and as pictures for windows.
 
+use std::env;
+use std::io::{IsTerminal, stdout};
 use std::iter;
 
 use lockstep_vp8::Picture;
@@ -31,22 +33,90 @@ pub fn picture(text: &str) -> Option<Picture> {
     Picture::from_i420(side, side, samples).ok()
 }
 
-/// QR code of `text` in black on white, whatever the colours of the terminal, with a margin of four modules: cameras
-/// expect both.
-pub fn text(text: &str) -> Option<String> {
+/// QR code of `text` for a terminal, with a margin of four modules: cameras expect it. With `has_colours` it is black on
+/// white, whatever the colours of the terminal. Without, the terminal's text colour draws the light modules, because
+/// most terminals are dark.
+pub fn text(text: &str, has_colours: bool) -> Option<String> {
     let code = of(text)?;
-    let image = code.render::<Dense1x2>().quiet_zone(true).build();
-    let lines = image.lines().map(|line| format!("\x1b[38;5;16;48;5;231m{line}\x1b[0m"));
-    Some(lines.collect::<Vec<_>>().join("\n"))
+    let mut renderer = code.render::<Dense1x2>();
+    if !has_colours {
+        renderer.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark);
+    }
+    let image = renderer.quiet_zone(true).build();
+    let line = |line: &str| match has_colours {
+        true => format!("\x1b[38;5;16;48;5;231m{line}\x1b[0m"),
+        false => line.to_owned(),
+    };
+    Some(image.lines().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether standard output is a terminal with colours, and the user has not declined them (no-color.org).
+pub fn has_colours() -> bool {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    stdout().is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LINK: &str = "http://127.0.0.1:4680/#LOCKSTEP-ABC";
+
+    /// What a camera reads from a terminal of this background and text colour that shows `text`.
+    fn scanned(text: &str, background: u8, foreground: u8) -> Option<String> {
+        /// Side of a module, and width of the terminal around the text, in pixels.
+        const SCALE: usize = 4;
+        const AROUND: usize = 40;
+        let (black, white) = ("\x1b[38;5;16;48;5;231m", "\x1b[0m");
+        let rows: Vec<Vec<u8>> = text
+            .lines()
+            .flat_map(|line| {
+                let coloured = line.strip_prefix(black).and_then(|line| line.strip_suffix(white));
+                let colours = if coloured.is_some() { (255, 0) } else { (background, foreground) };
+                [true, false].map(|is_upper| {
+                    let drawn = |letter| match letter {
+                        ' ' => false,
+                        '\u{2588}' => true,
+                        '\u{2580}' => is_upper,
+                        '\u{2584}' => !is_upper,
+                        other => panic!("{other:?} is no block"),
+                    };
+                    let letters = coloured.unwrap_or(line).chars();
+                    letters.map(|letter| if drawn(letter) { colours.1 } else { colours.0 }).collect()
+                })
+            })
+            .collect();
+        let (width, height) = (rows[0].len() * SCALE + 2 * AROUND, rows.len() * SCALE + 2 * AROUND);
+        let mut image = rqrr::PreparedImage::prepare_from_greyscale(width, height, |x, y| {
+            let row = y.checked_sub(AROUND).and_then(|y| rows.get(y / SCALE));
+            let module = row.and_then(|row| row.get(x.checked_sub(AROUND)? / SCALE));
+            module.copied().unwrap_or(background)
+        });
+        let (_, read) = image.detect_grids().first()?.decode().ok()?;
+        Some(read)
+    }
+
     #[test]
-    fn text_is_black_on_white_with_a_margin() {
-        let code = text("http://127.0.0.1:4680/#LOCKSTEP-ABC").expect("it is short");
+    fn coloured_code_is_read_from_dark_and_light_terminals() {
+        let link = format!("https://example.org/{}", "A2".repeat(80));
+        for text in [LINK, &link] {
+            let code = super::text(text, true).expect("it is short");
+            for (background, foreground) in [(0, 200), (30, 255), (255, 0), (250, 90)] {
+                assert_eq!(scanned(&code, background, foreground).as_deref(), Some(text), "on {background}");
+            }
+        }
+    }
+
+    #[test]
+    fn plain_code_is_read_from_dark_terminals() {
+        let code = super::text(LINK, false).expect("it is short");
+        assert!(!code.contains('\x1b'));
+        assert_eq!(scanned(&code, 0, 200).as_deref(), Some(LINK));
+    }
+
+    #[test]
+    fn text_has_a_margin_of_four_modules() {
+        let code = text(LINK, true).expect("it is short");
         let (begin, end) = ("\x1b[38;5;16;48;5;231m", "\x1b[0m");
         let lines: Vec<&str> = code
             .lines()

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_configuration::counters;
-use lockstep_live::{CallEvent, CallObserver, CallState, Finished, Presence, Shown};
+use lockstep_live::{CallEvent, CallObserver, CallState, Ended, Finished, LiveError, Presence, Shown};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use lockstep_runner::live_stats::LiveStats;
@@ -26,7 +26,7 @@ use lockstep_socket::Clock;
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
-use crate::captions::{Captions, waiting};
+use crate::captions::{Captions, RECORDED, waiting, waiting_since};
 use crate::decisions::DecisionLog;
 use crate::observation::{Observation, Place};
 
@@ -144,6 +144,12 @@ impl SharedCallText {
     }
 }
 
+/// Time of the day by the system's clock, in UTC.
+fn time_of_day() -> String {
+    let minutes = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 60;
+    format!("{:02}:{:02} UTC", minutes / 60 % 24, minutes % 60)
+}
+
 /// Frame logs of an end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Logs<'a> {
@@ -151,6 +157,11 @@ pub struct Logs<'a> {
     pub sent: Option<&'a Path>,
     /// Log of shown frames.
     pub shown: Option<&'a Path>,
+}
+
+/// Whether the other end left, or fell silent.
+fn is_given_up(result: &Result<Ended, LiveError>) -> bool {
+    matches!(result, Ok(Ended::ByPeer) | Err(LiveError::Silent { .. } | LiveError::Replaced))
 }
 
 /// Prints and logs a call. The status line and the session log cover the first stream; statistics and logs cover all.
@@ -168,6 +179,12 @@ pub struct Reporter {
     observation: Observation,
     session: Option<LiveSessionLog>,
     decisions: DecisionLog,
+    /// Whether the other end records the call.
+    is_recorded: bool,
+    /// Whether a peer that left before its first picture is a missed call.
+    reports_missed: bool,
+    /// Newest notice of a missed call.
+    missed_call: String,
 }
 
 impl Reporter {
@@ -216,6 +233,9 @@ impl Reporter {
             observation,
             session,
             decisions,
+            is_recorded: false,
+            reports_missed: false,
+            missed_call: String::new(),
         })
     }
 
@@ -237,6 +257,12 @@ impl Reporter {
         Self { code, ..self }
     }
 
+    /// The same reporter, which reports a peer that left before its first picture as a missed call.
+    #[must_use]
+    pub fn with_missed_calls(self) -> Self {
+        Self { reports_missed: true, ..self }
+    }
+
     /// Session log, once the other end has joined.
     fn session(&mut self) -> Option<&mut LiveSessionLog> {
         self.session.as_mut().filter(|_| self.joined)
@@ -247,6 +273,9 @@ impl Reporter {
     /// # Errors
     /// If anything is missing from a file.
     pub fn finish(mut self, finished: &Finished) -> Result<()> {
+        if self.reports_missed && finished.joined && self.shown_at.is_none() && is_given_up(&finished.result) {
+            self.missed();
+        }
         let is_read = self.screen.finish();
         let sent = match (self.send_log, finished.sending.first()) {
             (Some(mut log), Some(call)) => {
@@ -280,14 +309,29 @@ impl Reporter {
         output_file::all([sent, received, self.decisions.finish(), self.observation.finish(), session, printed])
     }
 
+    /// Reports a missed call, at most once per minute.
+    fn missed(&mut self) {
+        let text = format!("missed call at {}", time_of_day());
+        if self.missed_call != text {
+            notice(self.status, &text);
+            self.missed_call = text;
+        }
+    }
+
     fn notice(&self, state: &CallState) -> Notice {
         let still = self.shown_at.map(|at| state.now.saturating_since(at)).filter(|&time| time >= STILL);
         let picture = self.code.clone().filter(|_| !self.joined);
+        if self.joined
+            && let Some(silence) = state.silence.filter(|&silence| silence >= STILL)
+        {
+            return Notice { words: waiting_since(silence), replaces_pictures: false, picture };
+        }
         let (words, replaces_pictures) = match (self.joined, state.peer, still) {
             (false, ..) if picture.is_some() => (String::new(), true),
             (false, ..) => ("waiting for the other end".to_owned(), true),
             (_, Presence { camera_off: true, .. }, _) => ("camera off".to_owned(), true),
             (.., Some(time)) => (format!("no pictures for {} s", time.as_secs()), false),
+            (_, Presence { recording: true, .. }, _) => (RECORDED.to_owned(), false),
             _ => (String::new(), false),
         };
         Notice { words, replaces_pictures, picture }
@@ -302,6 +346,17 @@ impl CallObserver for Reporter {
                 self.joined = true;
                 if self.status == StatusArgument::Line {
                     self.screen.print(ScreenLine::News("the other end is there".to_owned()));
+                }
+            }
+            CallEvent::Interrupted | CallEvent::Resumed if self.status == StatusArgument::Json => {
+                self.screen.print(ScreenLine::Json(StatusLine::Waiting(event == CallEvent::Interrupted)));
+            }
+            CallEvent::Missed => self.missed(),
+            CallEvent::PeerChanged(presence) => {
+                let began = presence.recording && !self.is_recorded;
+                self.is_recorded = presence.recording;
+                if began {
+                    notice(self.status, RECORDED);
                 }
             }
             CallEvent::SourceFailed { stream, reason } => {
@@ -347,9 +402,11 @@ impl CallObserver for Reporter {
     fn at(&mut self, state: &CallState) {
         let sample = self.stats.sample(state);
         self.observation.take(&sample);
-        let (words, details) = match self.joined {
-            true => (self.captions.words(&sample), self.captions.details(&sample)),
-            false => (waiting(state).to_owned(), String::new()),
+        let silence = state.silence.filter(|&silence| silence >= STILL);
+        let (words, details) = match silence {
+            _ if !self.joined => (waiting(state).to_owned(), String::new()),
+            Some(silence) => (waiting_since(silence), String::new()),
+            None => (self.captions.words(&sample), self.captions.details(&sample)),
         };
         let line = match &self.text {
             Some(text) if !text.wants_details() => words.clone(),

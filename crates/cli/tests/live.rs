@@ -460,6 +460,26 @@ fn reusable_receiver_writes_separate_files_per_call() {
 }
 
 #[test]
+fn busy_listener_reports_a_missed_call() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = ["talk", "--no-window", "--source", CLIP, "--status", "json", "--audio", "none"];
+    let listening = ["--listen", "127.0.0.1:0", "--reusable"];
+    let mut listener = lockstep(&[&words[..], &listening].concat());
+    let mut listener = listener.env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
+    let line: Value = serde_json::from_str(&wait_for(&mut listener, "ticket")).expect("it is JSON");
+    let ticket = line["ticket"].as_str().expect("a ticket").to_owned();
+    let mut joiner = started(&[&["talk", &ticket][..], &words[1..]].concat());
+    wait_for(&mut joiner, "showing");
+    let second = lockstep(&[&["talk", &ticket][..], &words[1..]].concat()).output().expect("it ran");
+    assert!(said(&second).contains("the other end is in a call; try again later"), "{}", said(&second));
+    assert!(wait_for(&mut listener, "notice\":\"missed").contains("missed call at"));
+    for mut child in [joiner, listener] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[test]
 #[ignore = "slow"]
 fn listener_waits_for_a_source_that_is_missing() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -105,6 +105,35 @@ fn a_killed_receiver_leaves_a_file_that_plays() {
 }
 
 #[test]
+fn both_voices_of_a_call_are_recorded_and_the_peer_knows() {
+    if !has_ffmpeg() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("both.webm");
+    let words = ["talk", "--no-window", "--source", CLIP, "--audio", "tone"];
+    let listening = ["--listen", "127.0.0.1:0", "--status", "json", "--record", text(&file), "--seconds", "5"];
+    let mut listener = lockstep(&[&words[..], &listening].concat()).spawn().expect("it starts");
+    let line: Value = serde_json::from_str(&wait_for(&mut listener, "\"ticket\"")).expect("it is JSON");
+    let ticket = line["ticket"].as_str().expect("a ticket").to_owned();
+    let words = ["talk", &ticket, "--no-window", "--source", CLIP, "--audio", "silence", "--audio-output", "nowhere"];
+    let joiner = lockstep(&[&words[..], &["--status", "json"]].concat()).output().expect("it ran");
+    assert!(joiner.status.success(), "{}", errors(&joiner));
+    let said = String::from_utf8_lossy(&joiner.stdout).into_owned();
+    assert!(said.contains("{\"notice\":\"the other end records this call\"}"), "{said}");
+    assert!(said.contains("\"recording\":true"), "the statistics say so too");
+    let _ = listener.wait();
+    let (codecs, pictures, seconds) = played(&file);
+    assert_eq!(codecs, ["vp8", "opus"]);
+    assert!(pictures > 30 && seconds > 2.5, "{pictures} pictures, {seconds} s of sound");
+    // The joiner is silent, so the voice is the listener's own.
+    let decode = ["-v", "error", "-i", text(&file), "-map", "0:a", "-ac", "1", "-f", "s16le", "-"];
+    let sound = Command::new("ffmpeg").args(decode).output().expect("it runs").stdout;
+    let loud = sound.chunks_exact(2).filter(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs() > 1_000);
+    assert!(loud.count() > 10_000, "the own voice is missing");
+}
+
+#[test]
 fn each_call_of_a_reusable_receiver_has_a_recording() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("shown.webm");

@@ -131,3 +131,49 @@ fn peers_behind_routers_require_a_rendezvous() {
         assert_eq!(call(&network, true), Some(strict), "routers that give each destination another port: {strict}");
     }
 }
+
+/// The command with an environment without rendezvous and ticket.
+fn lockstep(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    command.args(arguments).env_remove("LOCKSTEP_RENDEZVOUS").env_remove("LOCKSTEP_TICKET");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A value of the next line of JSON that has it.
+fn value(child: &mut Child, name: &str) -> String {
+    let line: Value = serde_json::from_str(&wait_for(child, &format!("\"{name}\":"))).expect("it is JSON");
+    line[name].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn code_of_words_leads_to_the_call_once() {
+    let mut server = lockstep(&["rendezvous", "--listen", "127.0.0.1:0", "--quiet"]).spawn().expect("it starts");
+    let line = wait_for(&mut server, "rendezvous at");
+    let at = line.trim_start_matches("rendezvous at ").split(';').next().expect("an address").to_owned();
+    let words = ["talk", "--no-window", "--source", "generated:64x48@15", "--status", "json", "--audio", "none"];
+    let listening = ["--listen", "127.0.0.1:0", "--rendezvous", &at];
+    let mut listener = lockstep(&[&words[..], &listening].concat()).spawn().expect("it starts");
+    let code = value(&mut listener, "code");
+    // Typed as a person might, with the rendezvous in the environment.
+    let typed = code.replace('-', " ").to_uppercase();
+    let joining =
+        ["talk", &typed, "--no-window", "--source", "generated:64x48@15", "--seconds", "1", "--status", "none"];
+    let joiner = lockstep(&joining).env("LOCKSTEP_RENDEZVOUS", &at).output().expect("it ran");
+    assert!(joiner.status.success(), "{}", String::from_utf8_lossy(&joiner.stderr));
+    assert!(listener.wait().expect("it ended").success());
+    // A wrong code ends the next one.
+    let mut listener = lockstep(&[&words[..], &listening].concat()).spawn().expect("it starts");
+    let code = value(&mut listener, "code");
+    let number = code.split('-').next().expect("a number");
+    let first = if code.contains("aardvark") { "absurd" } else { "aardvark" };
+    let wrong = format!("{number}-{first}-adroitness");
+    let guess = lockstep(&["talk", &wrong, "--no-window", "--rendezvous", &at]).output().expect("it ran");
+    let said = String::from_utf8_lossy(&guess.stderr).into_owned();
+    assert!(!guess.status.success() && said.contains("words of the code are wrong"), "{said}");
+    assert!(value(&mut listener, "notice").contains("somebody entered a wrong code"));
+    for mut child in [listener, server] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

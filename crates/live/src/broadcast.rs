@@ -310,9 +310,9 @@ impl Broadcast {
             let (exchange, mut ends) = slot.parts();
             exchange.handle_events(now, &mut ends);
             if let Some((viewer, _)) = &slot.viewer {
-                while let Some(event) = slot.exchange.poll_event() {
-                    observer.event(*viewer, event);
-                }
+                // A peer without room was refused by the slot of any viewer.
+                let events = std::iter::from_fn(|| slot.exchange.poll_event());
+                events.filter(|event| *event != CallEvent::Missed).for_each(|event| observer.event(*viewer, event));
             }
             if let Some(result) = slot.exchange.reason_to_end::<Vp8>(now, []) {
                 slot.end(now, result);

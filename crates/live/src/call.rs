@@ -27,7 +27,7 @@ use lockstep_session::control::CallKind;
 use lockstep_session::messages::{Delivery, MessageError};
 use lockstep_session::presence::{Command, Presence};
 use lockstep_session::ticket::Ticket;
-use lockstep_session::{Carrier, Ends, Exchange, TimeLimits, reason};
+use lockstep_session::{Carrier, Ends, Exchange, SILENT, TimeLimits, reason};
 
 /// Events that may wait for the call. If the machine cannot keep up, the queue fills and the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -311,8 +311,9 @@ impl<C: PictureCodec> Call<C> {
                     observer.shown(stream, shown);
                 });
             }
+            let encodes = ending.is_none() && self.exchange.is_attended(now);
             for (stream, sending) in self.sending.iter_mut().enumerate() {
-                sending.step(now, joined && ending.is_none(), &mut |record| observer.captured(stream, record));
+                sending.step(now, encodes, &mut |record| observer.captured(stream, record));
             }
             if let Err(error) = begun.and_then(|()| self.transmit())
                 && ending.is_none()
@@ -367,7 +368,9 @@ impl<C: PictureCodec> Call<C> {
         let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
         let connection = &self.exchange.connection;
         let (route, rendezvous_answers) = (connection.route(), connection.rendezvous_answers());
-        CallState { now, dropped, traffic, sound, own: self.changed.own, peer, route, rendezvous_answers }
+        let silence = now.saturating_since(connection.last_received());
+        let silence = (connection.is_joined() && silence >= SILENT).then_some(silence);
+        CallState { now, dropped, traffic, sound, own: self.changed.own, peer, route, rendezvous_answers, silence }
     }
 
     /// Applies the application's requests; returns whether the application leaves the call.

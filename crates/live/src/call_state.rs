@@ -1,5 +1,7 @@
 //! State of a running call, for its observers.
 
+use std::time::Duration;
+
 use lockstep_units::Timestamp;
 
 use lockstep_session::Route;
@@ -35,4 +37,6 @@ pub struct CallState {
     pub route: Option<Route>,
     /// Whether the rendezvous answers, if there is one.
     pub rendezvous_answers: Option<bool>,
+    /// How long nothing has arrived from the other end, once it is a second: the call waits for the other end.
+    pub silence: Option<Duration>,
 }

@@ -426,6 +426,8 @@ impl Connection {
                 if is_silent {
                     self.events.push_back(ConnectionEvent::Lost(Loss::Replaced));
                     self.over = true;
+                } else {
+                    self.events.push_back(ConnectionEvent::Missed);
                 }
                 Some(TicketRefusal::Busy)
             }

@@ -13,6 +13,7 @@
 mod allowance;
 mod broadcast;
 mod call;
+mod call_recording;
 mod call_state;
 mod capture;
 mod connection;
@@ -45,6 +46,7 @@ use std::time::Duration;
 
 pub use broadcast::{BroadcastObserver, BroadcastOptions, MAX_VIEWERS, broadcast};
 pub use call::{CallObserver, CallOptions, Finished, run};
+pub use call_recording::CallRecording;
 pub use call_state::{CallState, SoundQuality};
 pub use connection::Traffic;
 #[cfg(feature = "audio")]
@@ -72,7 +74,10 @@ pub use peer::{Input, Output, Peer, PeerConfig, ReceivedFrame};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving};
 pub use remote_end::{Listener, RemoteEnd};
-pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
+pub use rendezvous::{
+    Code, CodeError, CodeOffer, Limits as RendezvousLimits, OfferResult, RedeemError, Rendezvous, RendezvousServer,
+    RendezvousStatus, redeem,
+};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
 

@@ -293,7 +293,7 @@ impl<C: PictureCodec> Peer<C> {
 
     /// Encodes the waiting picture, once the other end has joined.
     fn encode(&mut self, now: Timestamp) {
-        let open = self.joined && self.ending.is_none();
+        let open = self.ending.is_none() && self.exchange.is_attended(now);
         for sending in self.sending.iter_mut().filter(|_| open) {
             while let Some(job) = sending.poll_encode(now) {
                 sending.encoded(now, job.run(&SerialMenu));

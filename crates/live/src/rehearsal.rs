@@ -8,6 +8,7 @@ mod garbage;
 mod meeting;
 mod nat;
 mod page;
+mod reconnection;
 mod soak;
 mod stand_in;
 mod survival;
@@ -289,7 +290,7 @@ impl End {
             self.receiving.decoded(now, outcome);
         }
         self.show(now);
-        let open = self.exchange.connection.is_joined() && self.ending.is_none();
+        let open = self.ending.is_none() && self.exchange.is_attended(now);
         if open && let Some(job) = self.sending.poll_encode(now) {
             self.encoding = Some((now + ENCODING, job.run(&SerialMenu)));
         }

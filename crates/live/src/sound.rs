@@ -59,8 +59,10 @@ struct Mutable {
 
 impl SoundSource for Mutable {
     fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
-        let frame = self.source.next_frame()?;
-        Ok(frame.map(|frame| if self.muted.load(Ordering::Relaxed) { [0; FRAME_SAMPLES] } else { frame }))
+        if self.muted.load(Ordering::Relaxed) {
+            return Ok(self.source.next_muted_frame()?.map(|_| [0; FRAME_SAMPLES]));
+        }
+        self.source.next_frame()
     }
 
     fn is_live(&self) -> bool {

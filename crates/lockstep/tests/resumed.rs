@@ -37,7 +37,7 @@ fn wait_for(call: &Call, meant: impl Fn(&Event) -> bool) -> Event {
 fn settings_of_the_call_survive_a_reconnection() {
     let front = Stream::open_source("front", CLIP).priority(3.0);
     let (robot, ticket) = standing(Call::builder().stream(front).stream(Stream::open_source("rear", CLIP)));
-    let (cap, muted) = (Bitrate::from_kbps(60), Presence { muted: true, camera_off: false });
+    let (cap, muted) = (Bitrate::from_kbps(60), Presence { muted: true, ..Presence::default() });
     let first = watching(ticket.clone());
     assert!(robot.wait_joined(LIMIT));
     robot.stream("rear").expect("it is sent").set_paused(true);

@@ -407,7 +407,7 @@ impl LiveCall {
 
     /// Mutes the sound or turns the camera off.
     fn set_presence(&self, muted: bool, camera_off: bool) -> PyResult<()> {
-        self.call()?.set_presence(Presence { muted, camera_off });
+        self.call()?.set_presence(Presence { muted, camera_off, ..Presence::default() });
         Ok(())
     }
 }
@@ -434,9 +434,10 @@ fn fields<'py>(py: Python<'py>, call: &Call, event: Event) -> PyResult<(&'static
         }
         Event::Interrupted => "Interrupted",
         Event::Resumed => "Resumed",
-        Event::PeerChanged(Presence { muted, camera_off }) => {
+        Event::PeerChanged(Presence { muted, camera_off, recording }) => {
             fields.set_item("muted", muted)?;
             fields.set_item("camera_off", camera_off)?;
+            fields.set_item("recording", recording)?;
             "PeerChanged"
         }
         Event::Quality(quality) => {

@@ -254,6 +254,8 @@ impl Display {
                     self.is_newer = true;
                 }
                 StatusLine::Ticket(_)
+                | StatusLine::Code(_)
+                | StatusLine::Waiting(_)
                 | StatusLine::Link(_)
                 | StatusLine::Monitor(_)
                 | StatusLine::Metrics(_)

@@ -90,6 +90,9 @@ pub struct Outbound {
     pub muted: bool,
     /// Ours: this end's camera is off.
     pub camera_off: bool,
+    /// Ours: this end records the call.
+    #[serde(default)]
+    pub recording: bool,
 }
 
 /// Statistics of a received stream.
@@ -120,6 +123,9 @@ pub struct Inbound {
     pub muted: bool,
     /// Ours: the other end's camera is off.
     pub camera_off: bool,
+    /// Ours: the other end records the call.
+    #[serde(default)]
+    pub recording: bool,
 }
 
 /// Statistics of the connection.
@@ -264,10 +270,12 @@ impl StreamStats {
     fn sample(&mut self, state: &CallState, dropped: u64, is_frozen_by_intent: bool) -> StreamSample {
         if let Some(outbound) = &mut self.newest.outbound {
             (outbound.muted, outbound.camera_off) = (state.own.muted, state.own.camera_off);
+            outbound.recording = state.own.recording;
         }
         if let Some(inbound) = &mut self.newest.inbound {
             inbound.frames_dropped = dropped;
             (inbound.muted, inbound.camera_off) = (state.peer.muted, state.peer.camera_off);
+            inbound.recording = state.peer.recording;
         }
         if is_frozen_by_intent {
             self.freezes = None;
@@ -350,6 +358,7 @@ mod tests {
             peer: Presence::default(),
             route: None,
             rendezvous_answers: None,
+            silence: None,
         }
     }
 

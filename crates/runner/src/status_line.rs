@@ -11,6 +11,8 @@ use crate::output_file;
 pub enum StatusLine {
     /// The receiver is ready for a call with this ticket.
     Ticket(String),
+    /// Code with which a peer joins the same call.
+    Code(String),
     /// Link with which a browser joins the same call.
     Link(String),
     /// Address of the page of `--monitor`.
@@ -19,6 +21,8 @@ pub enum StatusLine {
     Metrics(String),
     /// Message for the user before the call starts.
     Notice(String),
+    /// Whether the call waits for the other end, from which nothing arrives; on each change.
+    Waiting(bool),
     /// The sender's state.
     Sending {
         /// The controller's target, bit/s.

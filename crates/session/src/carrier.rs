@@ -13,6 +13,10 @@ use crate::stream::StreamName;
 /// After this silence of the other end, which sends a keep-alive five times as often, the path counts as interrupted.
 pub const SILENT: Duration = Duration::from_secs(1);
 
+/// After this silence, the other end counts as away, and pictures wait for it. WebRTC's consent expires after the same
+/// time (RFC 7675, section 5.1).
+pub(crate) const AWAY: Duration = Duration::from_secs(30);
+
 /// Route of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -71,6 +75,8 @@ pub enum CarrierEvent<D> {
         /// The name.
         name: StreamName,
     },
+    /// A peer proved the ticket, and was refused because the call is busy.
+    Missed,
     /// A message of the application.
     Message {
         /// Arrival time.

@@ -213,7 +213,7 @@ mod tests {
             Message::Join { secret: [3; 16], kind: CallKind::TwoWay },
             Message::Welcome,
             Message::Transport(vec![1, 2, 3]),
-            Message::Presence(Presence { muted: false, camera_off: true }),
+            Message::Presence(Presence { muted: false, camera_off: true, recording: true }),
             Message::Stream { connection: 7, name: "front".parse().expect("a name") },
             Message::Close(CloseReason::Failed),
         ];

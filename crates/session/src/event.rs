@@ -33,6 +33,8 @@ pub enum CallEvent {
     Interrupted,
     /// Packets arrive again.
     Resumed,
+    /// Another peer with the standing ticket tried to join during this call.
+    Missed,
     /// The other end muted its sound or turned its camera off, or on again.
     PeerChanged(Presence),
     /// Quality of one stream, once per second.

@@ -11,7 +11,7 @@ use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{CodecId, Datagram, Transmit, VideoFormat, WireError};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
+use crate::carrier::{AWAY, Carrier, CarrierEvent, Loss, Route, SILENT};
 use crate::control::CloseReason;
 use crate::event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
 use crate::freshness::Freshness;
@@ -230,6 +230,11 @@ impl<K: Carrier> Exchange<K> {
         Quality { stream, sending, receiving }
     }
 
+    /// Whether pictures are worth coding: the other end has joined and is not away.
+    pub fn is_attended(&self, now: Timestamp) -> bool {
+        self.connection.is_joined() && now.saturating_since(self.connection.last_received()) < AWAY
+    }
+
     /// Presence of the other end.
     pub fn other(&self) -> Presence {
         self.other
@@ -283,6 +288,7 @@ impl<K: Carrier> Exchange<K> {
                     self.other = presence;
                     self.report(CallEvent::PeerChanged(presence));
                 }
+                CarrierEvent::Missed => self.report(CallEvent::Missed),
                 CarrierEvent::Message { at, delivery, sent_at, payload } => {
                     let least = ends.receiving.iter().filter_map(|end| end.min_delay()).min();
                     let round_trip = self.connection.min_round_trip().unwrap_or_default();

@@ -51,6 +51,14 @@ pub trait SoundSource: Send {
     /// If the device fails.
     fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure>;
 
+    /// The next frame, which nobody hears because the source is muted.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn next_muted_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
+        self.next_frame()
+    }
+
     /// Whether [`Self::next_frame`] blocks for the duration of a frame, as with a microphone. The caller paces other
     /// sources.
     fn is_live(&self) -> bool {

@@ -163,7 +163,8 @@ function began() {
   notice(call.kind === 'send' ? 'The other end sees you.' : 'Connected.');
   isMuted = isCameraOff = false;
   call.addEventListener('presence', ({ detail }) => {
-    const off = [detail.muted && 'muted', detail.cameraOff && 'has the camera off'].filter(Boolean);
+    const off = [detail.muted && 'muted', detail.cameraOff && 'has the camera off',
+      detail.recording && 'recording this call'].filter(Boolean);
     notice(off.length ? `The other end is ${off.join(' and ')}.`.replace('is has', 'has') : '');
   });
   element('transport').hidden = call.transport !== 'websocket';

@@ -25,6 +25,8 @@ export interface JoinOptions {
 export interface Presence {
   muted: boolean;
   cameraOff: boolean;
+  /** Whether the other end records the call. A page never does. */
+  recording?: boolean;
 }
 
 /** A message of the other end. */

@@ -30,7 +30,7 @@ class Call extends EventTarget {
     this.#worker = worker;
     this.kind = null;
     this.transport = null;
-    this.peer = { muted: false, cameraOff: false };
+    this.peer = { muted: false, cameraOff: false, recording: false };
     this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
     addEventListener('pagehide', this.#leave);
     worker.onmessage = ({ data }) => this.#handle(data);
@@ -57,7 +57,7 @@ class Call extends EventTarget {
         this.transport = data.transport;
         break;
       case 'presence':
-        this.peer = { muted: data.muted, cameraOff: data.cameraOff };
+        this.peer = { muted: data.muted, cameraOff: data.cameraOff, recording: data.recording };
         break;
       case 'ended':
       case 'failed':

@@ -309,7 +309,9 @@ pub extern "C" fn send_message(length: usize, channel: i32, now: f64) {
 /// Mutes this end or turns its camera off.
 #[unsafe(no_mangle)]
 pub extern "C" fn set_presence(muted: bool, camera_off: bool) {
-    with(|module| module.pass(0, |client, _| client.set_presence(Presence { muted, camera_off })));
+    with(|module| {
+        module.pass(0, |client, _| client.set_presence(Presence { muted, camera_off, ..Presence::default() }))
+    });
 }
 
 /// Writes statistics as JSON to the output.

@@ -51,9 +51,14 @@ pub(crate) fn event(event: CallEvent) -> (Json, Vec<u8>) {
         CallEvent::PathChanged(route) => with("path", [("route", route.name().into())]),
         CallEvent::Interrupted => with("interrupted", []),
         CallEvent::Resumed => with("resumed", []),
-        CallEvent::PeerChanged(presence) => {
-            with("presence", [("muted", presence.muted.into()), ("cameraOff", presence.camera_off.into())])
-        }
+        CallEvent::PeerChanged(presence) => with(
+            "presence",
+            [
+                ("muted", presence.muted.into()),
+                ("cameraOff", presence.camera_off.into()),
+                ("recording", presence.recording.into()),
+            ],
+        ),
         CallEvent::Stale { stream, age } => {
             with("stale", [("stream", (stream as u64).into()), ("age", milliseconds(age).into())])
         }

@@ -1,12 +1,11 @@
 //! `lockstep send` and `lockstep receive`.
 
 use std::env;
-use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
@@ -21,29 +20,27 @@ use lockstep_runner::interruption::Interruption;
 use lockstep_runner::output_file::{self, is_standard_output, standard_output_is_taken};
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
-use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_socket::Clock;
-use lockstep_vp8::Picture;
 
 use crate::call_files::of_call;
 use crate::commands::live_sound::{LiveSound, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
 use crate::commands::serving::Service;
 use crate::commands::source_argument::{SourceArgument, stream_names};
+use crate::commands::tickets::{ListenerTicket, Offers, ticket_to_join};
 use crate::commands::viewers::send_to_viewers;
 use crate::commands::web::WebArguments;
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
 use crate::observation::{Observation, ObservationArguments, Pages};
-use crate::qr_code;
 use crate::reporter::{Logs, Reporter, StatusArgument};
 
 /// Default maximum of pixels of a decoded picture, those of 4096x2304.
 ///
 /// A frame has 1.5 bytes per pixel, 14 MB at this size, and at most about 40 are held.
 pub const MAX_PIXELS: usize = 4096 * 2304;
-/// Default silence in seconds after which a call ends, as in WebRTC's consent (RFC 7675, section 5.1).
-pub const IDLE_SECONDS: &str = "30";
+/// Default silence in seconds after which a one-way call ends, as in WebRTC's consent (RFC 7675, section 5.1).
+const IDLE_SECONDS: &str = "30";
 /// Default time that a sender waits for an answer.
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -65,7 +62,7 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 /// Arguments of `lockstep send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
-    /// Ticket that `lockstep receive` printed; otherwise LOCKSTEP_TICKET, or the command asks for it. With --web the
+    /// Ticket or code that `lockstep receive` printed; otherwise LOCKSTEP_TICKET, or the command asks for it. With --web the
     /// command prints a ticket instead, and sends to the browser that joins.
     ticket: Option<String>,
     #[command(flatten)]
@@ -117,7 +114,7 @@ pub struct SendArguments {
 /// Arguments of `lockstep receive`.
 #[derive(Debug, Clone, Args)]
 pub struct ReceiveArguments {
-    /// Ticket or link that a sender printed, to join it as a viewer, or `-` to be asked for it; without a ticket, print
+    /// Ticket, code or link of a sender, to join it as a viewer, or `-` to be asked for it; without a ticket, print
     /// one and wait for a sender.
     ticket: Option<String>,
     #[command(flatten)]
@@ -176,9 +173,13 @@ pub struct ListeningArguments {
     pub reusable: bool,
     /// Meet through this rendezvous, which the ticket then names (see `lockstep rendezvous`). It connects two peers
     /// behind routers that accept no incoming packets. It learns both addresses and the times of packets, and cannot
-    /// read or join the call.
+    /// read or join the call. It gives a code of a number and two words, which replaces the ticket. Otherwise
+    /// LOCKSTEP_RENDEZVOUS names it.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     rendezvous: Option<String>,
+    /// Print the ticket too, if a code stands for it.
+    #[arg(long)]
+    show_ticket: bool,
     #[command(flatten)]
     web: WebArguments,
 }
@@ -210,13 +211,23 @@ impl ListeningArguments {
         Ok(())
     }
 
-    /// Refuses options of a listener at an end that joins.
+    /// The rendezvous: that of --rendezvous, or of LOCKSTEP_RENDEZVOUS.
+    pub fn rendezvous(&self) -> Result<Option<String>> {
+        let given = || env::var("LOCKSTEP_RENDEZVOUS").ok().filter(|text| !text.is_empty());
+        let named = match &self.rendezvous {
+            Some(named) => return Ok(Some(named.clone())),
+            None => given().map(|text| destination(&text)).transpose(),
+        };
+        named.map_err(|error| anyhow!("LOCKSTEP_RENDEZVOUS: {error}"))
+    }
+
+    /// Refuses options of a listener at an end that joins. One that joins with a code requires a rendezvous.
     fn check_unused(&self, remedy: &str) -> Result<()> {
         let given = [
             ("--listen", self.listen != SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))),
             ("--address", !self.address.is_empty()),
             ("--reusable", self.reusable),
-            ("--rendezvous", self.rendezvous.is_some()),
+            ("--show-ticket", self.show_ticket),
             ("--web", self.web.is_given()),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
@@ -229,7 +240,8 @@ impl ListeningArguments {
 
     /// Opens the listener, makes its ticket, and serves the page of --web.
     pub fn listener(&self, route: RouteArguments) -> Result<(Listener, ListenerTicket)> {
-        let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
+        let rendezvous = self.rendezvous()?;
+        let servers = rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
         if route.relay_only && servers.is_empty() {
             bail!("--relay-only requires a rendezvous: name it with --rendezvous HOST:PORT");
         }
@@ -253,7 +265,8 @@ impl ListeningArguments {
             );
         }
         let page = self.web.serve(&listener)?;
-        Ok((listener, ListenerTicket { ticket, page, is_printed: false }))
+        let offers = Offers::new(rendezvous, self.reusable, self.show_ticket);
+        Ok((listener, ListenerTicket::new(ticket, page, offers)))
     }
 }
 
@@ -265,82 +278,6 @@ fn standing_identity() -> Result<PathBuf> {
         .or_else(|| Some(folder("HOME")?.join(".local").join("state").join("lockstep")))
         .or_else(|| Some(folder("LOCALAPPDATA")?.join("lockstep")));
     Ok(home.context("cannot find a folder for the standing ticket's key; set LOCKSTEP_HOME")?.join("standing-ticket"))
-}
-
-/// Ticket to join with: the one given, that of LOCKSTEP_TICKET, or the one that the user types.
-///
-/// Other users of the machine cannot see the environment. Nothing is read from standard input if that holds pictures.
-pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<Ticket> {
-    if let Some(text) = given {
-        return Ok(text.parse()?);
-    }
-    if let Ok(text) = env::var("LOCKSTEP_TICKET") {
-        return text.parse().context("LOCKSTEP_TICKET");
-    }
-    if pictures_are_piped {
-        bail!(
-            "no ticket was given, and standard input holds the pictures; write it after the command or in LOCKSTEP_TICKET"
-        );
-    }
-    if stdin().is_terminal() {
-        let _ = write!(stderr(), "ticket: ");
-    }
-    // Reading stops after the maximum length of a ticket, because the line may never end.
-    let mut line = Vec::new();
-    let longest = Ticket::MAX_TEXT_BYTES as u64 + 1;
-    stdin().lock().take(longest).read_until(b'\n', &mut line).context("cannot read a ticket")?;
-    if line.trim_ascii().is_empty() {
-        bail!("no ticket was given; write it after the command, in LOCKSTEP_TICKET, or on standard input");
-    }
-    Ok(String::from_utf8_lossy(&line).parse()?)
-}
-
-/// Ticket of a listener, and whether it was printed.
-pub struct ListenerTicket {
-    ticket: Ticket,
-    /// Link of the page, if browsers may join.
-    page: Option<String>,
-    is_printed: bool,
-}
-
-impl ListenerTicket {
-    /// Link of the page with the ticket in its fragment, which browsers send to no server.
-    fn link(&self) -> Option<String> {
-        self.page.as_ref().map(|page| format!("{page}#{}", self.ticket))
-    }
-
-    /// QR code of the link, if browsers may join.
-    pub fn link_picture(&self) -> Option<Picture> {
-        qr_code::picture(&self.link()?)
-    }
-
-    /// Prints the ticket, and its link for browsers, before a call, for every status. `command` joins natively, if one
-    /// does.
-    ///
-    /// Another program reads lines of JSON before each call. A user reads text before the first call, and gets a QR
-    /// code on a terminal.
-    pub fn print(&mut self, command: Option<&str>, status: StatusArgument) {
-        let (text, link) = (self.ticket.to_string(), self.link());
-        if status == StatusArgument::Json {
-            print_status(&StatusLine::Ticket(text));
-            link.map(StatusLine::Link).iter().for_each(print_status);
-            return;
-        }
-        if std::mem::replace(&mut self.is_printed, true) {
-            return;
-        }
-        if stdout().is_terminal()
-            && let Some(code) = qr_code::text(link.as_deref().unwrap_or(&text))
-        {
-            print_line!("{code}");
-        }
-        if let Some(link) = link {
-            print_line!("link: {link}\nopen the link in a browser");
-        }
-        if let Some(command) = command {
-            print_line!("ticket: {text}\njoin with: lockstep {command} TICKET");
-        }
-    }
 }
 
 /// Runner of the candidates of `menu`.
@@ -513,7 +450,8 @@ pub fn send(arguments: &SendArguments, controllers: &Controllers) -> Result<()> 
         (RemoteEnd::At(listener), Some(ticket))
     } else {
         arguments.listening.check_unused("add --web")?;
-        let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped)?;
+        let rendezvous = arguments.listening.rendezvous()?;
+        let ticket = ticket_to_join(arguments.ticket.as_deref(), pictures_are_piped, rendezvous.as_deref())?;
         (arguments.route.peer(ticket), None)
     };
     let interruption = Interruption::watch()?;
@@ -578,7 +516,8 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         }
         given => {
             arguments.listening.check_unused("omit the ticket")?;
-            let ticket = ticket_to_join(given.filter(|text| *text != "-"), false)?;
+            let rendezvous = arguments.listening.rendezvous()?;
+            let ticket = ticket_to_join(given.filter(|text| *text != "-"), false, rendezvous.as_deref())?;
             (arguments.route.peer(ticket), CallKind::FromListener, None)
         }
     };

@@ -108,6 +108,11 @@ impl SoundSinkArguments {
         self.audio_output.as_deref().filter(|&path| !words.iter().any(|word| path == Path::new(word)))
     }
 
+    /// Whether the user wants to hear nothing.
+    pub fn is_refused(&self) -> bool {
+        self.audio_output.as_deref() == Some(Path::new(NONE))
+    }
+
     /// The same arguments with the file of call `number` ([`of_call`]).
     pub fn of_call(&self, number: u32) -> Self {
         let file = self.file().map(|path| of_call(path, number));

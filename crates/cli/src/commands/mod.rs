@@ -15,6 +15,7 @@ pub mod serving;
 pub mod simulate;
 pub mod source_argument;
 pub mod talk;
+pub mod tickets;
 pub mod trace;
 #[cfg(all(target_os = "linux", feature = "lab"))]
 pub mod tunnel;

@@ -37,7 +37,8 @@ fn report(error: &Error, last: &mut String) {
     }
 }
 
-fn wait(stop: &impl Fn() -> bool) {
+/// Waits between two calls, unless `stop`.
+pub fn wait(stop: &impl Fn() -> bool) {
     let until = Instant::now() + RETRY_INTERVAL;
     while !stop() && Instant::now() < until {
         thread::sleep(RETRY_INTERVAL / 20);

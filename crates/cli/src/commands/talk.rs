@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, Finished, Freshness, OpenSink, OwnPicture, Receiving, RemoteEnd, Sending, Stop,
-    StreamName,
+    CallHandle, CallKind, CallOptions, CallRecording, Finished, Freshness, Listener, LiveError, Loudspeaker, OpenSink,
+    OwnPicture, Presence, Receiving, RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{
     Notice, Overlay, SourceError, SourceOptions, WindowContent, WindowSink, open_sink, open_source, sink_path,
@@ -18,15 +18,16 @@ use lockstep_runner::interruption::Interruption;
 use lockstep_runner::session_log::arguments::SessionArguments;
 use lockstep_runner::standard_input::is_standard_input;
 use lockstep_socket::Clock;
+use lockstep_sound::DiscardSoundSink;
 
 use crate::call_files::of_call;
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListenerTicket, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit,
-    menu_runner, sink_of_call, ticket_to_join,
+    Limit, ListeningArguments, MAX_PIXELS, RouteArguments, check, connection_id, limit, menu_runner, sink_of_call,
 };
 use crate::commands::live_sound::{LiveSound, MissingDevices, SoundSinkArguments, SoundSourceArguments};
 use crate::commands::program_arguments::ProgramArguments;
-use crate::commands::serving::Service;
+use crate::commands::serving::{Service, wait};
+use crate::commands::tickets::{ListenerTicket, ticket_to_join};
 use crate::decisions::DecisionsArgument;
 use crate::keys::{KEYS, Keyboard, Keys};
 use crate::observation::{Observation, ObservationArguments, Pages};
@@ -39,7 +40,7 @@ const CAMERA: &str = "/dev/video0";
 /// Arguments of `lockstep talk`.
 #[derive(Debug, Clone, Args)]
 pub struct TalkArguments {
-    /// Ticket that the peer printed, or `-` to be asked for it; without a ticket, print one and wait.
+    /// Ticket or code that the peer printed, or `-` to be asked for it; without one, print one and wait.
     ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
@@ -61,6 +62,10 @@ pub struct TalkArguments {
     /// (the same without sound); or a .y4m file (the pictures).
     #[arg(long, default_value = "window")]
     sink: String,
+    /// Record the call into this .webm or .mkv file: the peer's pictures with yours small, and both voices. The window stays open, and the
+    /// peer is notified.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Open no window: `--sink none`, unless it names a file. Lines from standard input then replace the keys of the
     /// window (m, v, q), if it is not a terminal.
     #[arg(long)]
@@ -71,8 +76,9 @@ pub struct TalkArguments {
     /// Give up if the peer does not join within this time; `none` waits without limit, the default without a ticket.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
-    /// End the call if the peer is silent for this time; `none` never ends it.
-    #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
+    /// End the call if the peer is silent for this time. By default the call waits without limit, and resumes when the
+    /// peer is back.
+    #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
     idle_seconds: Limit,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
     #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
@@ -165,7 +171,8 @@ const WAIT: &str = "10";
 impl TalkArguments {
     fn outputs(&self) -> Result<Vec<(&'static str, Option<&Path>)>> {
         let logs = [("--send-log", self.send_log.as_deref()), ("--receive-log", self.receive_log.as_deref())];
-        let others = [("--sink", sink_path(self.sink())?), self.hearing.output(), self.decisions.output()];
+        let record = ("--record", self.record.as_deref());
+        let others = [("--sink", sink_path(self.sink())?), record, self.hearing.output(), self.decisions.output()];
         Ok([&logs[..], &others, &self.observation.outputs()].concat())
     }
 
@@ -177,6 +184,7 @@ impl TalkArguments {
             sink: sink_of_call(self.sink(), number)?,
             send_log,
             receive_log,
+            record: self.record.as_deref().map(|path| of_call(path, number)),
             hearing: self.hearing.of_call(number),
             decisions: self.decisions.of_call(number),
             observation: self.observation.of_call(number),
@@ -221,6 +229,18 @@ impl Talk {
         let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
         let own = OwnPicture::default();
         let format = source.format();
+        let create = |path| CallRecording::create(path, format, own.clone(), clock);
+        let recording = arguments.record.as_deref().map(create).transpose()?;
+        let (microphone, loudspeaker) = match &recording {
+            Some(recording) => {
+                // The pace of the loudspeaker is that of the recorded sound.
+                let silent = || Loudspeaker { sink: Box::new(DiscardSoundSink), lip_sync };
+                let Loudspeaker { sink, lip_sync } = loudspeaker.unwrap_or_else(silent);
+                let microphone = microphone.map(|source| recording.of_microphone(source));
+                (microphone, Some(Loudspeaker { sink: recording.of_loudspeaker(sink), lip_sync }))
+            }
+            None => (microphone, loudspeaker),
+        };
         let status = arguments.status;
         let failed = move |error: &SourceError| notice(status, &error.to_string());
         let source = own.of(self.sharing.source(source, arguments.shared_screen(), failed));
@@ -237,6 +257,10 @@ impl Talk {
             let name = arguments.sink().to_owned();
             Box::new(move |_, format| open_sink(&name, format))
         };
+        let open: OpenSink = match recording.clone() {
+            Some(recording) => Box::new(move |name, format| Ok(recording.of_sink(open(name, format)?))),
+            None => open,
+        };
         decisions.open_growing()?;
         let observation = Observation::on(&mut self.pages, &arguments.observation)?;
         let qlog = observation.quic_log(!matches!(peer, RemoteEnd::At(_)));
@@ -250,6 +274,7 @@ impl Talk {
         let code = self.ticket.as_ref().and_then(ListenerTicket::link_picture);
         let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions).with_code(code);
         if let Some(ticket) = &mut self.ticket {
+            reporter = reporter.with_missed_calls();
             ticket.print(Some("talk"), arguments.status);
         }
         let receiving = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
@@ -273,8 +298,51 @@ impl Talk {
             handle: self.handle.clone(),
             qlog,
         };
-        let finished = lockstep_live::run(clock, options, &mut reporter);
+        let mut finished = lockstep_live::run(clock, options, &mut reporter);
+        if let Some(Err(error)) = recording.map(|recording| recording.finish())
+            && finished.result.is_ok()
+        {
+            finished.result = Err(error);
+        }
         Ok((reporter, finished))
+    }
+}
+
+/// The other end, before the first call.
+enum Peer {
+    /// The owner of this ticket.
+    Of(Ticket),
+    /// A peer that joins this listener.
+    At(Listener),
+}
+
+impl Talk {
+    /// Joins the owner of `ticket`, and joins it again after it was restarted with the same ticket.
+    fn join(
+        &mut self,
+        service: &Service<'_>,
+        arguments: &TalkArguments,
+        ticket: &Ticket,
+        stop: impl Fn() -> bool + Clone + Send + 'static,
+    ) -> Result<()> {
+        let (mut number, mut was_busy) = (1, false);
+        loop {
+            let of_call = arguments.of_call(number)?;
+            let peer = arguments.route.peer(ticket.clone());
+            let (reporter, finished) = self.call(&of_call, peer, Box::new(stop.clone()))?;
+            let Some(error) = reason_to_rejoin(&finished, was_busy) else { return service.finish(reporter, finished) };
+            notice(arguments.status, &format!("{error}; calling again"));
+            was_busy = matches!(error, LiveError::Ticket(_));
+            if !was_busy {
+                // It was there, so this end waits for it.
+                (number, self.wait) = (number + 1, Limit(None));
+            }
+            let _ = service.finish(reporter, finished);
+            wait(&stop);
+            if stop() {
+                return Ok(service.interruption.check()?);
+            }
+        }
     }
 }
 
@@ -286,17 +354,19 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let pictures_are_piped = is_standard_input(Path::new(arguments.source()));
     arguments.listening.check_streams(sink_path(arguments.sink())?, pictures_are_piped)?;
     let control = arguments.control.settings_with(controllers)?;
+    let rendezvous = arguments.listening.rendezvous()?;
+    let join = |text| ticket_to_join(text, pictures_are_piped, rendezvous.as_deref());
     let joined = match arguments.ticket.as_deref() {
-        Some("-") => Some(ticket_to_join(None, pictures_are_piped)?),
-        given => given.map(|text| ticket_to_join(Some(text), pictures_are_piped)).transpose()?,
+        Some("-") => Some(join(None)?),
+        given => given.map(|text| join(Some(text))).transpose()?,
     };
     let interruption = Interruption::watch()?;
     // The listener opens before the log of an earlier call is truncated.
     let (peer, ticket) = match joined {
-        Some(ticket) => (arguments.route.peer(ticket), None),
+        Some(ticket) => (Peer::Of(ticket), None),
         None => {
             let (listener, ticket) = arguments.listening.listener(arguments.route)?;
-            (RemoteEnd::At(listener), Some(ticket))
+            (Peer::At(listener), Some(ticket))
         }
     };
     let wait = if ticket.is_some() { "none" } else { WAIT };
@@ -306,6 +376,14 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     };
     let pages = Pages::serve(&arguments.observation)?;
     let handle = CallHandle::new();
+    if arguments.record.is_some() {
+        if arguments.hearing.is_refused() {
+            bail!(
+                "--record records what is heard, and --audio-output none hears nothing; write --audio-output nowhere"
+            );
+        }
+        handle.set_presence(Presence { recording: true, ..Presence::default() });
+    }
     let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         print_line!("keys: {KEYS}");
@@ -330,15 +408,48 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         outputs: &outputs,
     };
     let outcome = match peer {
-        RemoteEnd::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
+        Peer::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
             let arguments = arguments.of_call(files.number())?;
             talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))
         }),
-        peer => {
-            let (reporter, finished) = talk.call(arguments, peer, Box::new(stop))?;
-            service.finish(reporter, finished)
-        }
+        Peer::Of(ticket) => talk.join(&service, arguments, &ticket, stop),
     };
     drop(keyboard);
     outcome
+}
+
+/// Why a joiner calls the same listener again, if it does. A restarted listener is back. A listener whose peer is silent
+/// gives the place away at the second try.
+fn reason_to_rejoin(finished: &Finished, was_busy: bool) -> Option<&LiveError> {
+    finished.result.as_ref().err().filter(|error| match error {
+        LiveError::Restarted => true,
+        LiveError::Ticket(TicketRefusal::Busy) => !was_busy,
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_live::Ended;
+
+    use super::*;
+
+    #[test]
+    fn joiner_calls_again_after_a_restart_and_once_if_busy() {
+        let finished = |result| Finished {
+            sending: Vec::new(),
+            receiving: Vec::new(),
+            sound: None,
+            dropped: 0,
+            traffic: None,
+            joined: true,
+            freshness: Freshness::default(),
+            result,
+        };
+        let rejoins = |error, was_busy| reason_to_rejoin(&finished(Err(error)), was_busy).is_some();
+        let busy = || LiveError::Ticket(TicketRefusal::Busy);
+        assert!(rejoins(LiveError::Restarted, true) && rejoins(busy(), false) && !rejoins(busy(), true));
+        assert!(!rejoins(LiveError::Ticket(TicketRefusal::Used), false) && !rejoins(LiveError::PeerFailed, false));
+        assert!(reason_to_rejoin(&finished(Ok(Ended::ByPeer)), false).is_none());
+    }
 }

@@ -25,7 +25,7 @@ type Metric = (&'static str, &'static str, Kind, &'static str, f64);
 use Kind::{Counter, Gauge};
 
 /// Metrics of a call.
-const METRICS: [Metric; 36] = [
+const METRICS: [Metric; 38] = [
     ("/timestamp", "call_seconds", Gauge, "Time since this end started.", 1e-3),
     ("/outbound/framesSent", "outbound_frames_total", Counter, "Frames sent.", 1.0),
     ("/outbound/keyFramesEncoded", "outbound_key_frames_total", Counter, "Key frames among them.", 1.0),
@@ -49,6 +49,7 @@ const METRICS: [Metric; 36] = [
     ("/outbound/limitedFrames", "outbound_limited_frames_total", Counter, "Pictures by binding limit.", 1.0),
     ("/outbound/muted", "outbound_muted", Gauge, "Whether this end's sound is muted.", 1.0),
     ("/outbound/cameraOff", "outbound_camera_off", Gauge, "Whether this end's camera is off.", 1.0),
+    ("/outbound/recording", "outbound_recording", Gauge, "Whether this end records the call.", 1.0),
     ("/inbound/framesReceived", "inbound_frames_total", Counter, "Complete frames received.", 1.0),
     ("/inbound/framesDecoded", "inbound_frames_decoded_total", Counter, "Frames decoded.", 1.0),
     ("/inbound/framesDropped", "inbound_frames_dropped_total", Counter, "Frames dropped by a slow sink.", 1.0),
@@ -61,6 +62,7 @@ const METRICS: [Metric; 36] = [
     ("/inbound/videoDelay", "inbound_video_delay_seconds", Gauge, "From capture to display, last picture.", 1.0),
     ("/inbound/muted", "inbound_muted", Gauge, "Whether the other end is muted.", 1.0),
     ("/inbound/cameraOff", "inbound_camera_off", Gauge, "Whether the other end's camera is off.", 1.0),
+    ("/inbound/recording", "inbound_recording", Gauge, "Whether the other end records the call.", 1.0),
     ("/transport/packetsSent", "transport_sent_packets_total", Counter, "UDP datagrams sent.", 1.0),
     ("/transport/bytesSent", "transport_sent_bytes_total", Counter, "Their bytes.", 1.0),
     ("/transport/packetsReceived", "transport_received_packets_total", Counter, "UDP datagrams received.", 1.0),
@@ -71,8 +73,9 @@ const METRICS: [Metric; 36] = [
 ];
 
 /// Metrics of a rendezvous.
-const RENDEZVOUS_METRICS: [Metric; 6] = [
+const RENDEZVOUS_METRICS: [Metric; 7] = [
     ("/calls", "rendezvous_calls", Gauge, "Current calls, including those that wait.", 1.0),
+    ("/codes", "rendezvous_codes", Gauge, "Current codes.", 1.0),
     ("/met", "rendezvous_met_total", Counter, "Calls whose ends have met.", 1.0),
     ("/relayed_packets", "rendezvous_relayed_packets_total", Counter, "Packets relayed.", 1.0),
     ("/relayed_bytes", "rendezvous_relayed_bytes_total", Counter, "Their bytes.", 1.0),

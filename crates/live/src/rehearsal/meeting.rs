@@ -73,7 +73,7 @@ fn cast() -> Cast {
     Cast { pictures: "generated:16x16@30", ..Cast::default() }
 }
 
-const MEET: Meet = Meet { by_rendezvous: true, hidden: false };
+pub(super) const MEET: Meet = Meet { by_rendezvous: true, hidden: false };
 
 fn world(kinds: [Kind; 2], links: [LinkConfig; 2], seed: u64, meet: Meet) -> World {
     let mut world = World::meeting(cast(), links, seed, meet);

@@ -24,12 +24,12 @@ pub(crate) struct Keys {
     probing: hmac::Key,
 }
 
-fn failed(error: &dyn std::fmt::Display) -> LiveError {
+pub(super) fn failed(error: &dyn std::fmt::Display) -> LiveError {
     LiveError::Identity(error.to_string())
 }
 
 /// 32 bytes of `key` for `purpose` (HKDF, RFC 5869).
-fn derived(key: &Prk, purpose: &[u8]) -> Result<[u8; 32], LiveError> {
+pub(super) fn derived(key: &Prk, purpose: &[u8]) -> Result<[u8; 32], LiveError> {
     let mut bytes = [0; 32];
     let filled = key.expand(&[purpose], HKDF_SHA256).and_then(|expanded| expanded.fill(&mut bytes));
     filled.map_err(|error| failed(&error))?;

@@ -24,17 +24,17 @@ use lockstep_session::ticket::{MAX_ADDRESSES, Secret};
 pub(crate) const RELAY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)), 1);
 
 /// Interval of announcements before the server's first answer: at first, and later.
-const FIRST_REPEAT: Duration = Duration::from_millis(250);
-const LATER_REPEAT: Duration = Duration::from_secs(2);
+pub(super) const FIRST_REPEAT: Duration = Duration::from_millis(250);
+pub(super) const LATER_REPEAT: Duration = Duration::from_secs(2);
 /// Duration of the first interval.
-const EAGER: Duration = Duration::from_secs(10);
+pub(super) const EAGER: Duration = Duration::from_secs(10);
 /// Interval of announcements of an end that urgently seeks the other one, and of any other end.
 const SEEKING_REPEAT: Duration = Duration::from_millis(500);
-const REPEAT: Duration = Duration::from_secs(5);
+pub(super) const REPEAT: Duration = Duration::from_secs(5);
 /// Shortest interval between announcements, whatever the server answers.
-const MIN_ANNOUNCE_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const MIN_ANNOUNCE_INTERVAL: Duration = Duration::from_millis(50);
 /// After this time without an answer, the server's next address is tried.
-const SERVER_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const SERVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Probe intervals per address: during [`HASTE`] after the addresses became known or the route was lost; then without a
 /// route; and while relayed.
 const HASTY_PROBES: Duration = Duration::from_millis(100);

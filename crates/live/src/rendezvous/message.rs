@@ -14,6 +14,10 @@
 //! | 7 unknown | server, end | channel 8 |
 //! | 8 probe | end, end | side 1, token 8, code 16 |
 //! | 9 answer | end, end | side 1, token 8, code 16 |
+//! | 10 exchange | end, server | side 1, session 8, nameplate 2 (0: any free one), cookie 16, parcel 448 |
+//! | 11 exchanged | server, end | session 8, nameplate 2, the other end's parcel 448, or zeros |
+//!
+//! Kinds 10 and 11 pass parcels between the two ends of a code ([`super::exchange`]). The server does not read them.
 //!
 //! An address is a family byte (4 or 6), 16 bytes of address and the port; IPv4 uses the first four bytes. Exclusive
 //! or with the session masks address and port: some routers rewrite bytes that look like their own addresses (RFC 8489,
@@ -22,6 +26,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lockstep_session::ticket::MAX_ADDRESSES;
+
+use super::code::Nameplate;
 
 /// Start of every message: a version and three letters. QUIC packets have their second bit set (RFC 9000, section 17),
 /// so they do not match.
@@ -50,6 +56,12 @@ pub const ADDRESS: usize = 19;
 pub const LIST: usize = 1 + MAX_ADDRESSES * ADDRESS;
 /// Encrypted list, which only the other end can read: nonce, list, tag.
 pub type Sealed = [u8; 12 + LIST + 16];
+
+/// Content that the two ends of a code exchange; zeros before the first.
+pub type Parcel = [u8; PARCEL];
+/// Length of a parcel in bytes. It holds the longest ticket; every parcel has the same length, so that no answer is
+/// longer than its request.
+pub const PARCEL: usize = 448;
 
 /// Role of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,10 +105,12 @@ pub enum Refusal {
     Full,
     /// The address has reached its limit of calls.
     TooMany,
+    /// Nobody waits with the nameplate of the code.
+    Unknown,
 }
 
 impl Refusal {
-    const ALL: [Self; 3] = [Self::Taken, Self::Full, Self::TooMany];
+    const ALL: [Self; 4] = [Self::Taken, Self::Full, Self::TooMany, Self::Unknown];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|&refusal| refusal == self).map_or(0, |place| place as u8)
@@ -128,10 +142,14 @@ pub enum Kind {
     Probe,
     /// [`Message::Answer`].
     Answer,
+    /// [`Exchange`].
+    Exchange,
+    /// [`Message::Exchanged`].
+    Exchanged,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Announce,
         Self::Prove,
         Self::Met,
@@ -141,6 +159,8 @@ impl Kind {
         Self::Unknown,
         Self::Probe,
         Self::Answer,
+        Self::Exchange,
+        Self::Exchanged,
     ];
 
     /// Number on the wire, from 1.
@@ -179,6 +199,21 @@ pub struct Announce {
     pub cookie: Cookie,
     /// Addresses at which the other end may try to reach this end.
     pub sealed: Sealed,
+}
+
+/// State of one end of a code, for the other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    /// Role of the end.
+    pub side: Side,
+    /// Process of the end.
+    pub session: Session,
+    /// Number of the code; 0 asks for any free one.
+    pub nameplate: Nameplate,
+    /// Newest cookie of the server, or zeros.
+    pub cookie: Cookie,
+    /// Its content for the other end.
+    pub parcel: Parcel,
 }
 
 /// Data of the other end, at a server.
@@ -240,6 +275,17 @@ pub enum Message<'a> {
     Probe(Side, Token, Code, &'a [u8]),
     /// Answers a probe; with the bytes that the code covers.
     Answer(Side, Token, Code, &'a [u8]),
+    /// Sends a parcel to the other end of a code.
+    Exchange(Box<Exchange>),
+    /// Confirms an [`Exchange`], with the other end's parcel.
+    Exchanged {
+        /// Session of the end.
+        session: Session,
+        /// Number of its code.
+        nameplate: Nameplate,
+        /// The other end's parcel.
+        parcel: Box<Parcel>,
+    },
 }
 
 /// The next `N` bytes.
@@ -362,6 +408,14 @@ impl<'a> Message<'a> {
             Self::Unknown { channel } => [&head(Kind::Unknown)[..], channel].concat(),
             Self::Probe(side, token, code, _) => [&probe_bytes(Kind::Probe, *side, *token)[..], code].concat(),
             Self::Answer(side, token, code, _) => [&probe_bytes(Kind::Answer, *side, *token)[..], code].concat(),
+            Self::Exchange(exchange) => {
+                let Exchange { side, session, nameplate, cookie, parcel } = &**exchange;
+                [&head(Kind::Exchange)[..], &[side.number()], session, &nameplate.to_be_bytes(), cookie, parcel]
+                    .concat()
+            }
+            Self::Exchanged { session, nameplate, parcel } => {
+                [&head(Kind::Exchanged)[..], session, &nameplate.to_be_bytes(), &parcel[..]].concat()
+            }
         }
     }
 
@@ -419,6 +473,18 @@ impl<'a> Message<'a> {
                     _ => Self::Answer(side, token, code, coded),
                 }
             }
+            Kind::Exchange => Self::Exchange(Box::new(Exchange {
+                side: Side::from_number(take::<1>(rest)?[0])?,
+                session: take(rest)?,
+                nameplate: u16::from_be_bytes(take(rest)?),
+                cookie: take(rest)?,
+                parcel: take(rest)?,
+            })),
+            Kind::Exchanged => Self::Exchanged {
+                session: take(rest)?,
+                nameplate: u16::from_be_bytes(take(rest)?),
+                parcel: Box::new(take(rest)?),
+            },
             Kind::Relay | Kind::Relayed => return None,
         })
     }
@@ -433,6 +499,10 @@ mod tests {
 
     fn addresses() -> [SocketAddr; 2] {
         ["192.0.2.7:4600", "[2001:db8::7]:4601"].map(|text| text.parse().expect("an address"))
+    }
+
+    fn exchange() -> Exchange {
+        Exchange { side: Side::Joiner, session: [1; 8], nameplate: 7, cookie: [2; 16], parcel: [3; PARCEL] }
     }
 
     #[test]
@@ -462,6 +532,8 @@ mod tests {
             Message::Unknown { channel: [6; 8] },
             Message::Probe(Side::Joiner, [8; 8], [9; 16], &asked),
             Message::Answer(Side::Joiner, [8; 8], [9; 16], &answered),
+            Message::Exchange(Box::new(exchange())),
+            Message::Exchanged { session: [1; 8], nameplate: 7, parcel: Box::new([8; PARCEL]) },
         ];
         for message in messages {
             let bytes = message.to_bytes();
@@ -480,6 +552,10 @@ mod tests {
         let prove = Message::Prove { session: [1; 8], cookie: [2; 16], address: v6 }.to_bytes().len();
         let met = Message::Met { session: [1; 8], address: v6, channel: [3; 8], other }.to_bytes().len();
         assert!(prove <= announce && met <= announce);
+        let exchange = Message::Exchange(Box::new(exchange())).to_bytes().len();
+        let parcel = Box::new([8; PARCEL]);
+        let exchanged = Message::Exchanged { session: [1; 8], nameplate: 7, parcel }.to_bytes().len();
+        assert!(prove <= exchange && exchanged <= exchange);
         assert_eq!(Message::Unknown { channel: [6; 8] }.to_bytes().len(), RELAYED_HEADER + size_of::<Channel>());
     }
 
@@ -493,7 +569,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_message_encodes_to_its_own_length(
-            bytes in vec(any::<u8>(), 0..400), kind in 0_u8..12, length in 0_usize..400,
+            bytes in vec(any::<u8>(), 0..500), kind in 0_u8..14, length in 0_usize..500,
         ) {
             let mut datagram = [&MAGIC[..], &[kind], &bytes].concat();
             datagram.truncate(length);

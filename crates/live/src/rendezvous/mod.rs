@@ -7,18 +7,29 @@
 //! - A call takes one kilobyte of the server's memory.
 //! - Relayed packets grow by 13 bytes on the way to the server and by 5 on the way from it.
 
+mod code;
+#[cfg(test)]
+mod code_tests;
+mod exchange;
+mod invitation;
 mod keys;
+mod limits;
 mod meeting;
 mod message;
+mod nameplates;
 mod serve;
 mod server;
 #[cfg(test)]
 mod tests;
 
+pub use code::{Code, CodeError};
+pub use exchange::{OfferResult, RedeemError};
+pub use invitation::{CodeOffer, redeem};
+pub use limits::Limits;
 pub(crate) use meeting::{Meeting, Need, Outcome, RELAY};
 pub(crate) use message::{Kind, MAGIC, RELAYED_HEADER, Side};
 pub use serve::RendezvousServer;
-pub use server::{Limits, Rendezvous, RendezvousStatus};
+pub use server::{Rendezvous, RendezvousStatus};
 
 /// Parses a datagram as a server and an end do, for the fuzzer. A message must encode to the same length. Returns
 /// whether the datagram is a message.
@@ -40,8 +51,9 @@ pub fn read_message(datagram: &[u8]) -> bool {
 #[doc(hidden)]
 #[must_use]
 pub fn messages() -> Vec<(&'static str, Vec<u8>)> {
-    use message::{Announce, Message, Other, Refusal};
+    use message::{Announce, Exchange, Message, Other, PARCEL, Refusal};
 
+    let exchange = Exchange { side: Side::Joiner, session: [3; 8], nameplate: 7, cookie: [4; 16], parcel: [5; PARCEL] };
     let [v4, v6] = [([192, 0, 2, 7], 4600).into(), ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7], 4600).into()];
     let (session, cookie, channel, token, code) = ([3; 8], [4; 16], [5; 8], [6; 8], [7; 16]);
     let sealed = [8; size_of::<message::Sealed>()];
@@ -58,6 +70,8 @@ pub fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("unknown", Message::Unknown { channel }),
         ("probe", Message::Probe(Side::Joiner, token, code, &[])),
         ("answer", Message::Answer(Side::Listener, token, code, &[])),
+        ("exchange", Message::Exchange(Box::new(exchange))),
+        ("exchanged", Message::Exchanged { session, nameplate: 7, parcel: Box::new([6; PARCEL]) }),
     ];
     named.into_iter().map(|(name, message)| (name, message.to_bytes())).collect()
 }

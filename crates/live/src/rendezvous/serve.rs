@@ -8,7 +8,8 @@ use lockstep_socket::{Clock, Reader, Sockets};
 
 use crate::LiveError;
 
-use super::server::{Limits, Rendezvous, RendezvousStatus};
+use super::limits::Limits;
+use super::server::{Rendezvous, RendezvousStatus};
 
 /// Datagrams that may wait for the server.
 const QUEUE: usize = 1_024;

@@ -9,25 +9,24 @@
 //! for its call with a key derived from the ticket's secret.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use lockstep_units::{Bitrate, Timestamp};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
 use super::keys::is_signed;
-use super::message::{Announce, Channel, Cookie, Message, Name, Other, Refusal, Sealed, Session, Side, Signature};
+use super::limits::{CONSENT, FORGOTTEN, Limits, network};
+use super::message::{
+    Announce, Channel, Cookie, Exchange, Message, Name, Other, Refusal, Sealed, Session, Side, Signature,
+};
+use super::nameplates::Nameplates;
 use crate::LiveError;
 use crate::allowance::Allowance;
 use crate::identity::random;
 
 /// Shortest validity of a cookie; the longest is twice this.
 const COOKIE_PERIOD: Duration = Duration::from_secs(30);
-/// An end is forgotten after this silence, and a call together with its last end.
-const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Packets are relayed only to an end that was active within this time. Later its address may belong to somebody else.
-/// Active ends announce themselves every 5 s.
-const CONSENT: Duration = Duration::from_secs(15);
 /// An end that relayed a packet within this time keeps its place when another end shows the same ticket.
 const IN_USE: Duration = Duration::from_secs(3);
 /// Longest relayed packet in bytes.
@@ -50,35 +49,13 @@ const RELAY_BURST: f64 = 0.25;
 /// Datagrams that may wait to be sent; the limit matters only if the owner does not send.
 const MAX_QUEUED_DATAGRAMS: usize = 1_024;
 
-/// Limits of a rendezvous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Concurrent calls, including those that wait for their second end; each takes about 1 kB.
-    pub calls: usize,
-    /// Concurrent calls started from one IPv4 address, or one IPv6 network of 64 bits.
-    pub calls_per_address: usize,
-    /// Rate of the relay per call and direction; zero disables the relay.
-    pub relay_rate: Bitrate,
-    /// Rate of the relay for all calls together.
-    pub total_relay_rate: Bitrate,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            calls: 1_000,
-            calls_per_address: 20,
-            relay_rate: Bitrate::from_kbps(4_000),
-            total_relay_rate: Bitrate::from_kbps(100_000),
-        }
-    }
-}
-
 /// Counters of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct RendezvousStatus {
     /// Current calls, including those that wait for their second end.
     pub calls: usize,
+    /// Current codes ([`Code`](crate::Code)).
+    pub codes: usize,
     /// Calls whose ends have met since the start.
     pub met: u64,
     /// Relayed packets.
@@ -122,6 +99,7 @@ pub struct Rendezvous {
     calls: BTreeMap<Name, Call>,
     channels: BTreeMap<Channel, (Name, Side)>,
     networks: BTreeMap<IpAddr, usize>,
+    nameplates: Nameplates,
     senders: BTreeMap<IpAddr, [Allowance; 2]>,
     others: [Allowance; 2],
     signatures: Allowance,
@@ -134,14 +112,6 @@ pub struct Rendezvous {
 impl std::fmt::Debug for Rendezvous {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Rendezvous").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-/// Key of the per-address limits: an IPv4 address, or the IPv6 network of one customer (RFC 6177).
-fn network(address: SocketAddr) -> IpAddr {
-    match address.ip() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -173,6 +143,7 @@ impl Rendezvous {
             calls: BTreeMap::new(),
             channels: BTreeMap::new(),
             networks: BTreeMap::new(),
+            nameplates: Nameplates::default(),
             senders: BTreeMap::new(),
             others: allowances(),
             signatures: Allowance::new(SIGNATURES),
@@ -192,7 +163,7 @@ impl Rendezvous {
     /// The counters so far.
     #[must_use]
     pub fn status(&self) -> RendezvousStatus {
-        RendezvousStatus { calls: self.calls.len(), ..self.status }
+        RendezvousStatus { calls: self.calls.len(), codes: self.nameplates.len(), ..self.status }
     }
 
     /// Handles a datagram.
@@ -201,6 +172,7 @@ impl Rendezvous {
             Some(Message::Announce(announce, signature, signed)) => {
                 self.announced(now, from, &announce, &signature, signed);
             }
+            Some(Message::Exchange(exchange)) => self.exchange(now, from, &exchange),
             Some(Message::Relay { channel, packet }) => self.relay(now, from, channel, packet),
             _ => {}
         }
@@ -224,6 +196,7 @@ impl Rendezvous {
             return;
         }
         self.cleaned_at = now;
+        self.nameplates.clean(now);
         self.senders.retain(|_, allowances| {
             allowances.iter().any(|allowance| now.saturating_since(allowance.last_asked()) < SENDER_FORGOTTEN)
         });
@@ -285,6 +258,37 @@ impl Rendezvous {
         channel
     }
 
+    /// Whether an end may send now, and has proved its address; otherwise it receives a cookie.
+    fn admits(&mut self, now: Timestamp, from: SocketAddr, session: Session, cookie: &Cookie) -> bool {
+        let [announcements, _] = self.allowances(from);
+        if !announcements.take(now, ANNOUNCEMENTS, ANNOUNCEMENTS, 1.0) {
+            return false;
+        }
+        let is_at = self.is_at(now, from, cookie);
+        if !is_at {
+            let cookie = self.cookie(from, period(now));
+            self.send(from, &Message::Prove { session, cookie, address: from });
+        }
+        is_at
+    }
+
+    fn refuse(&mut self, to: SocketAddr, session: Session, refusal: Refusal) {
+        self.status.refused += 1;
+        self.send(to, &Message::Refused { session, refusal });
+    }
+
+    /// Passes a parcel to the other end of a code.
+    fn exchange(&mut self, now: Timestamp, from: SocketAddr, exchange: &Exchange) {
+        if !self.admits(now, from, exchange.session, &exchange.cookie) {
+            return;
+        }
+        let drawn = u64::from_be_bytes(self.channel());
+        match self.nameplates.place(now, from, exchange, &self.limits, drawn) {
+            Ok(answers) => answers.iter().for_each(|(to, answer)| self.send(*to, answer)),
+            Err(refusal) => self.refuse(from, exchange.session, refusal),
+        }
+    }
+
     fn announced(
         &mut self,
         now: Timestamp,
@@ -293,14 +297,9 @@ impl Rendezvous {
         signature: &Signature,
         signed: &[u8],
     ) {
-        let [announcements, _] = self.allowances(from);
-        if !announcements.take(now, ANNOUNCEMENTS, ANNOUNCEMENTS, 1.0) {
-            return;
-        }
         let session = announce.session;
-        if !self.is_at(now, from, &announce.cookie) {
-            let cookie = self.cookie(from, period(now));
-            return self.send(from, &Message::Prove { session, cookie, address: from });
+        if !self.admits(now, from, session, &announce.cookie) {
+            return;
         }
         let may_check = self.signatures.take(now, SIGNATURES, SIGNATURES, 1.0);
         if !may_check || !is_signed(&announce.call, signed, signature) {
@@ -308,10 +307,7 @@ impl Rendezvous {
         }
         match self.place(now, from, announce) {
             Ok(()) => self.introduce(announce.call, announce.side),
-            Err(refusal) => {
-                self.status.refused += 1;
-                self.send(from, &Message::Refused { session, refusal });
-            }
+            Err(refusal) => self.refuse(from, session, refusal),
         }
     }
 

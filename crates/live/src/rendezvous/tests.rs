@@ -8,9 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::keys::Keys;
+use super::limits::Limits;
 use super::meeting::{Meeting, Outcome};
 use super::message::{Announce, Channel, Kind, Message, Side};
-use super::server::{Limits, Rendezvous};
+use super::server::Rendezvous;
 
 fn server_address() -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 1], 4610))
