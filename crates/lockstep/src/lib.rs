@@ -100,6 +100,8 @@ pub use lockstep_socket::SystemError;
 pub use lockstep_sound::{
     FRAME_SAMPLES as SOUND_FRAME_SAMPLES, Frame as SoundFrame, SoundFailure, SoundSink, SoundSource,
 };
+#[cfg(feature = "audio")]
+pub use lockstep_sound::{ProcessingSettings, processed};
 pub use lockstep_transport::SoundPacket;
 pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use lockstep_vp8::{Picture, PictureError, Preset};

@@ -390,7 +390,7 @@ impl SendService {
         let clock = *clock;
         let listens = matches!(peer, RemoteEnd::At(_));
         let names = stream_names(&arguments.source)?;
-        let mut microphone = arguments.speaking.open(LiveSound::Nothing)?;
+        let (mut microphone, _) = arguments.speaking.process(arguments.speaking.open(LiveSound::Nothing)?, None);
         let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
         let open = |source: &SourceArgument| open_source(&source.specification, &options);
         let sources = arguments.source.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -463,7 +463,7 @@ impl SendArguments {
         Ok(BroadcastOptions {
             listener,
             source,
-            microphone: self.speaking.open(LiveSound::Nothing)?,
+            microphone: self.speaking.process(self.speaking.open(LiveSound::Nothing)?, None).0,
             end: Box::new(end),
             runner: Box::new(move || menu_runner(menu)),
             max_viewers: usize::from(self.viewers),

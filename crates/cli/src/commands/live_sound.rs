@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 #[cfg(not(feature = "audio"))]
 use anyhow::bail;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use lockstep_configuration::{OptionValue, SoundName};
 use lockstep_live::Loudspeaker;
 use lockstep_media::records_sound;
 use lockstep_runner::output_file::in_one_line;
-use lockstep_sound::{DiscardSoundSink, SoundSink, SoundSource};
+use lockstep_sound::{DiscardSoundSink, ProcessingSettings, SoundSink, SoundSource, processed};
 
 use crate::call_files::of_call;
 use crate::sound_file::SoundRecording;
@@ -56,6 +56,15 @@ fn device<T>(opened: Result<T>, missing: &mut Option<String>) -> Option<T> {
     opened.map_err(|error| *missing = Some(in_one_line(&error))).ok()
 }
 
+/// Whether the sound of a microphone is processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SoundProcessingArgument {
+    /// Echo cancellation, noise suppression and automatic gain control.
+    On,
+    /// The sound of the device.
+    Off,
+}
+
 /// Sound that a live call sends.
 #[derive(Debug, Clone, Args)]
 pub struct SoundSourceArguments {
@@ -64,6 +73,10 @@ pub struct SoundSourceArguments {
     /// is `none`.
     #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
     audio: Option<SoundName>,
+    /// Echo cancellation, noise suppression and automatic gain control of the microphone, as in a browser. Other sound
+    /// is never processed.
+    #[arg(long, value_enum, default_value_t = SoundProcessingArgument::On)]
+    sound_processing: SoundProcessingArgument,
 }
 
 impl SoundSourceArguments {
@@ -83,6 +96,22 @@ impl SoundSourceArguments {
                 LiveSound::Nothing => None,
             }),
         }
+    }
+
+    /// Processes the sound of a microphone. The loudspeaker, if there is one, is the reference for its echo.
+    pub fn process(
+        &self,
+        source: Option<Box<dyn SoundSource>>,
+        loudspeaker: Option<Loudspeaker>,
+    ) -> (Option<Box<dyn SoundSource>>, Option<Loudspeaker>) {
+        let source = match source {
+            Some(source) if self.sound_processing == SoundProcessingArgument::On => source,
+            source => return (source, loudspeaker),
+        };
+        let (sink, lip_sync) = loudspeaker.map(|Loudspeaker { sink, lip_sync }| (sink, lip_sync)).unzip();
+        let (source, sink) = processed(source, sink, ProcessingSettings::default());
+        let loudspeaker = sink.zip(lip_sync).map(|(sink, lip_sync)| Loudspeaker { sink, lip_sync });
+        (Some(source), loudspeaker)
     }
 
     /// File that the source reads, if any.

@@ -202,6 +202,7 @@ impl Talk {
         let microphone = arguments.speaking.open(LiveSound::Device(&mut missing))?;
         let lip_sync = control.controller.latency() != Some(Latency::Low);
         let loudspeaker = arguments.hearing.open(LiveSound::Device(&mut missing), lip_sync, arguments.sink())?;
+        let (microphone, loudspeaker) = arguments.speaking.process(microphone, loudspeaker);
         if !std::mem::replace(&mut self.gave_notice, true) {
             let notices = [arguments.camera_notice(), missing.notice()];
             notices.iter().flatten().for_each(|text| notice(arguments.status, text));
