@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that only `--help-all` shows, by their names in clap.
-pub const ADVANCED: [&str; 32] = [
+pub const ADVANCED: [&str; 33] = [
     "ecn",
     "queue_packets",
     "queue_bytes",
@@ -36,6 +36,7 @@ pub const ADVANCED: [&str; 32] = [
     "decisions",
     "qlog",
     "labels",
+    "sound_processing",
 ];
 
 /// Maximum characters of a brief text, two lines next to the name of an option.

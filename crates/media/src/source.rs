@@ -1,6 +1,7 @@
 //! Sources: producers of pictures.
 
 pub(crate) mod camera;
+mod camera_list;
 pub(crate) mod ffmpeg;
 mod standard_input;
 
@@ -8,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+pub use camera_list::{Camera, CameraFormat, cameras};
 use lockstep_vp8::{Picture, PictureError};
 
 use crate::clip::{ClipError, GeneratedClip};
@@ -131,7 +133,7 @@ pub struct SourceOptions {
 /// Opens the source `specification`:
 /// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: an endless clip, see
 ///   [`GeneratedClip`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
-/// - a device such as `/dev/video0`, or `camera` for that one;
+/// - a device such as `/dev/video0`, `camera` for that one, or `camera:NAME` for one of [`cameras`];
 /// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
 /// - any other input of ffmpeg.
@@ -143,6 +145,9 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
         let wanted = specification.strip_prefix("generated:").unwrap_or_default();
         let clip = GeneratedClip::new(generated_format(wanted, options)?, options.seed)?;
         return Ok(Box::new(GeneratedSource::new(clip)));
+    }
+    if let Some(wanted) = specification.strip_prefix("camera:") {
+        return camera::open(&camera_list::find(wanted)?, options);
     }
     if specification == "camera" || specification.starts_with("/dev/video") {
         let device = if specification == "camera" { "/dev/video0" } else { specification };

@@ -8,7 +8,7 @@
 //! - Concealment replaces the rest.
 //!
 //! The feature `opus` adds libopus. Without it, packets are coded elsewhere, for example in a browser. The feature
-//! `processing` adds echo cancellation, noise suppression and gain control of a microphone, and `room` simulated rooms
+//! `processing` adds echo cancellation, noise suppression and gain control of a microphone. `room` adds simulated rooms
 //! that measure them.
 //!
 //! Format: one channel, 48,000 samples per second, frames of 20 ms.
@@ -47,7 +47,7 @@ pub use plan::{MAX_BITRATE, MIN_BITRATE, SoundPlan, bitrate_within};
 pub use player::{Decode, Decoded, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 #[cfg(feature = "processing")]
-pub use processing::{ProcessingSettings, SoundProcessing, processed};
+pub use processing::{MAX_PLAYED_FRAMES, ProcessingSettings, SoundProcessing, processed};
 pub use recent_delays::RecentDelays;
 #[cfg(feature = "opus")]
 pub use sender::SoundSender;

@@ -10,8 +10,8 @@
 //! call <-- ProcessedSource <-- microphone
 //! ```
 //!
-//! The reference is the frames that the loudspeaker takes, after the playout buffer. The library estimates the delay of
-//! their echo, and follows it while the clocks of the two devices drift (lab: 2026-11-echo).
+//! The reference is the frames that the loudspeaker plays ([`SoundSink::take_played`]), or takes. The library estimates
+//! the delay of their echo, and follows it while the clocks of the two devices drift (lab: 2026-11-echo).
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
@@ -24,8 +24,8 @@ use crate::{Frame, SAMPLE_RATE, SoundFailure, SoundSink, SoundSource};
 
 /// Samples that the library processes at a time: 10 ms.
 const BLOCK_SAMPLES: usize = 480;
-/// Played frames that may wait for the microphone (200 ms), as many as captured ones; further ones are dropped.
-const MAX_PLAYED_FRAMES: usize = 10;
+/// Played frames that may wait for the microphone (500 ms), more than captured ones; further ones are dropped.
+pub const MAX_PLAYED_FRAMES: usize = 25;
 
 /// Parts of the processing, with the names of the constraints of `getUserMedia`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +96,15 @@ struct ProcessedSource {
     source: Box<dyn SoundSource>,
     processing: SoundProcessing,
     played: Receiver<Frame>,
+    has_begun: bool,
 }
 
 impl SoundSource for ProcessedSource {
     fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
         let Some(mut frame) = self.source.next_frame()? else { return Ok(None) };
-        self.played.try_iter().for_each(|played| self.processing.played(&played));
+        // Frames from before the first captured one would only shift the reference.
+        let is_new = std::mem::replace(&mut self.has_begun, true);
+        self.played.try_iter().filter(|_| is_new).for_each(|played| self.processing.played(&played));
         self.processing.captured(&mut frame);
         Ok(Some(frame))
     }
@@ -134,8 +137,8 @@ impl SoundSink for EchoReference {
     }
 }
 
-/// Processes the sound of a live source, such as a microphone. A live sink is the reference for its echo. Sound of files
-/// stays unchanged.
+/// Processes the sound of a live source, such as a microphone. A live sink is the reference for its echo. Sound of
+/// files stays unchanged.
 #[must_use]
 pub fn processed(
     source: Box<dyn SoundSource>,
@@ -145,12 +148,17 @@ pub fn processed(
     if !source.is_live() {
         return (source, sink);
     }
-    let (play, played) = mpsc::sync_channel(MAX_PLAYED_FRAMES);
-    let reference = |sink: Box<dyn SoundSink>| -> Box<dyn SoundSink> {
-        if sink.is_live() { Box::new(EchoReference { sink, played: play }) } else { sink }
+    let (play, mut played) = mpsc::sync_channel(MAX_PLAYED_FRAMES);
+    let reference = |mut sink: Box<dyn SoundSink>| -> Box<dyn SoundSink> {
+        match sink.take_played() {
+            Some(frames) => played = frames,
+            None if sink.is_live() => return Box::new(EchoReference { sink, played: play }),
+            None => {}
+        }
+        sink
     };
     let sink = sink.map(reference);
-    (Box::new(ProcessedSource { source, processing: SoundProcessing::new(settings), played }), sink)
+    (Box::new(ProcessedSource { source, processing: SoundProcessing::new(settings), played, has_begun: false }), sink)
 }
 
 #[cfg(test)]
@@ -251,6 +259,32 @@ mod tests {
         }
         assert!(was_changed);
         assert_eq!(played.0.lock().unwrap().as_slice(), [[7; FRAME_SAMPLES]; 3 * MAX_PLAYED_FRAMES]);
+    }
+
+    /// A loudspeaker whose played frames the test chooses.
+    struct Late(Option<Receiver<Frame>>);
+
+    impl SoundSink for Late {
+        fn play(&mut self, _: &Frame) -> Result<(), SoundFailure> {
+            Ok(())
+        }
+
+        fn take_played(&mut self) -> Option<Receiver<Frame>> {
+            self.0.take()
+        }
+    }
+
+    #[test]
+    fn reference_is_what_the_device_really_plays() {
+        let (play, played) = mpsc::sync_channel(MAX_PLAYED_FRAMES);
+        let (source, sink) = (Device(Tone::default()), Late(Some(played)));
+        let (mut source, sink) = processed(Box::new(source), Some(Box::new(sink)), ProcessingSettings::default());
+        assert!(sink.unwrap().take_played().is_none());
+        play.try_send([0; FRAME_SAMPLES]).unwrap();
+        source.next_frame().unwrap();
+        // The source has taken the frame.
+        (0..MAX_PLAYED_FRAMES).for_each(|_| play.try_send([0; FRAME_SAMPLES]).unwrap());
+        assert!(play.try_send([0; FRAME_SAMPLES]).is_err());
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Room {
         }
         if self.drift != 0.0 {
             let length = captured.len();
-            // A ratio near 1 is valid; an invalid one leaves the clock as it is.
+            // A ratio near 1 is valid; an invalid one changes nothing.
             captured = resample(&captured, 1.0 / (1.0 + self.drift)).unwrap_or(captured);
             captured.resize(length, 0.0);
         }

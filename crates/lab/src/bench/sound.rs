@@ -49,9 +49,9 @@ const NEAR_UNTIL: usize = 36;
 const END: usize = 46;
 /// Seconds at the begin of a far-end part that are not rated: the canceller converges, and gain control settles.
 const SETTLING: usize = 5;
-/// Active level of the far voice at the loudspeaker and of the near voice at the microphone, dB of full scale. The
-/// latter is nominal for telephony (ITU-T P.56 and G.100).
+/// Active level of the far voice at the loudspeaker, dB of full scale.
 const FAR_LEVEL: f64 = -23.0;
+/// Active level of the near voice at the microphone, dB of full scale: nominal for telephony (ITU-T P.56).
 const NEAR_LEVEL: f64 = -26.0;
 /// Echo return loss enhancement that counts as converged, dB.
 const CONVERGED: f64 = 30.0;
@@ -83,6 +83,7 @@ fn cases(seed: u64) -> Vec<Case> {
         case("delay 300 ms", Room { delay: milliseconds(300), ..base.clone() }),
         case("drift +100 ppm", Room { drift: 100e-6, ..base.clone() }),
         case("drift -100 ppm", Room { drift: -100e-6, ..base.clone() }),
+        case("drift +250 ppm", Room { drift: 250e-6, ..base.clone() }),
         case("drift +500 ppm", Room { drift: 500e-6, ..base.clone() }),
         case("reverberation 600 ms", Room { reverberation: milliseconds(600), ..base.clone() }),
         case("noise -50 dB", Room { noise_level: -50.0, ..base.clone() }),
@@ -110,7 +111,7 @@ struct Scores {
     double_talk_captured_db: f64,
     /// The same as sent, relative to the near voice processed without an echo.
     double_talk_sent_db: f64,
-    /// Level of the sent voice while only the near end talks, without gain control, dB of that of the near voice.
+    /// Level of the sent sound while only the near end talks, relative to its voice, without gain control, dB.
     near_level_db: f64,
     /// Processor time, percent of the call's length.
     core_percent: f64,
@@ -195,8 +196,9 @@ fn ratio_db(above: f64, below: f64) -> f64 {
     10.0 * ((above + least) / (below + least)).log10()
 }
 
-/// Scale-invariant ratio of `voice` in `sound` to everything else (Le Roux et al., "SDR - half-baked or well done?",
-/// ICASSP 2019), dB.
+/// Scale-invariant ratio of `voice` in `sound` to everything else, dB.
+///
+/// Source: Le Roux et al., "SDR - half-baked or well done?", ICASSP 2019.
 fn si_sdr(sound: &[Frame], voice: &[Frame]) -> f64 {
     let pairs = || {
         let pairs = sound.iter().flatten().zip(voice.iter().flatten());
