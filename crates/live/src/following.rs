@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn lost_device_is_replaced_at_once_by_the_new_default() {
         let (mut device, notices) = following(&[Some("a"), Some("b")]);
-        assert_eq!(device.during_frame(|device| Ok(device.name())), Some("a"));
+        assert_eq!(device.during_frame(|device| Ok(device.name().to_owned())), Some("a".to_owned()));
         assert_eq!(device.during_frame(lost), None);
-        assert_eq!(device.during_frame(|device| Ok(device.name())), Some("b"));
+        assert_eq!(device.during_frame(|device| Ok(device.name().to_owned())), Some("b".to_owned()));
         assert_eq!(*notices.lock().unwrap(), ["the microphone failed; now using b"]);
     }
 

@@ -27,8 +27,8 @@ pub struct CameraFormat {
     pub sizes: Vec<(u32, u32)>,
 }
 
-/// Lists the cameras, by the numbers of their devices. Devices that do not capture pictures are left out, such as
-/// those of metadata; so are those that this user may not open.
+/// Lists the cameras, by the numbers of their devices. Devices without pictures are skipped, such as those of metadata,
+/// and devices that this user may not open.
 ///
 /// # Errors
 /// If this system or this program reads no cameras.
