@@ -37,6 +37,7 @@ pub const ADVANCED: [&str; 33] = [
     "decisions",
     "qlog",
     "labels",
+    "sound_processing",
 ];
 
 /// Maximum characters of a brief text, two lines next to the name of an option.

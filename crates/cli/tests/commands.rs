@@ -229,6 +229,17 @@ fn errors_have_one_line() {
 }
 
 #[test]
+fn devices_are_listed_even_where_there_are_none() {
+    let listed: serde_json::Value = serde_json::from_str(&succeed(&["devices", "--json", "-"])).expect("a document");
+    for key in ["cameras", "microphones", "loudspeakers", "problems"] {
+        assert!(listed[key].is_array(), "{key}: {listed}");
+    }
+    let output = lockstep(&["talk", "--no-window", "--camera", "no such camera"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("no such camera"), "{error}");
+}
+
+#[test]
 fn traces_convert_between_mahimahi_and_alphartc() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (json, up) = (folder.path().join("t.json"), folder.path().join("t.up"));

@@ -1,158 +1,148 @@
-//! Microphone and loudspeaker: the default devices of the system.
+//! Microphones and loudspeakers of the system: their list, and sources and sinks that outlive them.
+//!
+//! A source or sink without a name is the system's default device, and follows it. A device that is unplugged leaves
+//! silence in the call until it, or another default, is there.
 
-use std::fmt::Display;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+mod stream;
 
-use cpal::traits::{DeviceTrait, HostTrait, StreamTrait};
-use cpal::{Device, FromSample, Sample, SampleFormat, SizedSample, Stream, StreamConfig, SupportedStreamConfigRange};
-use lockstep_sound::{FRAME_SAMPLES, Frame, SAMPLE_RATE, SoundFailure, SoundSink, SoundSource};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 
-/// Frames of the microphone that may wait (200 ms); further ones are dropped.
-const MAX_CAPTURED_FRAMES: usize = 10;
-/// Frames that wait for the loudspeaker (40 ms), which covers the latency of the host's timers.
-const MAX_PLAYBACK_FRAMES: usize = 2;
-/// A device that is silent for this long counts as gone.
-const DEVICE_LIMIT: Duration = Duration::from_secs(3);
-/// Interval between two attempts to queue a frame for the loudspeaker.
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+use cpal::traits::{DeviceTrait, HostTrait};
+use cpal::{Device, Host};
+use lockstep_media::chosen;
+use lockstep_sound::{FRAME_SAMPLES, Frame, MAX_PLAYED_FRAMES, SoundFailure, SoundSink, SoundSource};
 
-fn failed(device: &str) -> impl Fn(&dyn Display) -> SoundFailure {
-    let device = device.to_owned();
-    move |error| SoundFailure(format!("the {device} failed: {error}"))
+use crate::following::Following;
+use stream::{Loudspeaker, Microphone};
+
+/// Receives a line for the user about a device during a call.
+pub type DeviceNotice = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A microphone or a loudspeaker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoundDevice {
+    /// Name for people. Two devices may have the same.
+    pub name: String,
+    /// Name of the system, unique.
+    pub id: String,
+    /// Whether calls use it without a choice.
+    pub is_default: bool,
 }
 
-/// The first error that a device reported.
-#[derive(Clone, Default)]
-struct Complaint(Arc<Mutex<Option<String>>>);
+/// The microphones and loudspeakers of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoundDevices {
+    /// Devices that capture sound.
+    pub microphones: Vec<SoundDevice>,
+    /// Devices that play sound.
+    pub loudspeakers: Vec<SoundDevice>,
+}
 
-impl Complaint {
-    fn error_handler(&self) -> impl FnMut(cpal::Error) + Send + 'static {
-        let complaint = self.0.clone();
-        move |error| {
-            complaint.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
+/// Direction of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Microphone,
+    Loudspeaker,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Microphone => "microphone",
+            Self::Loudspeaker => "loudspeaker",
         }
     }
 
-    fn text(&self) -> String {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        said.unwrap_or_else(|| format!("it was silent for {} s", DEVICE_LIMIT.as_secs()))
-    }
-}
-
-/// Keeps a stream open until it is dropped, on the thread that opened it, as some systems require.
-struct Held {
-    _end: mpsc::Sender<()>,
-}
-
-fn hold(open: impl FnOnce() -> Result<Stream, SoundFailure> + Send + 'static) -> Result<Held, SoundFailure> {
-    let (opened, outcome) = mpsc::channel();
-    let (end, ended) = mpsc::channel::<()>();
-    thread::spawn(move || match open() {
-        Ok(_stream) => {
-            let _ = opened.send(Ok(()));
-            let _ = ended.recv();
+    fn default_of(self, host: &Host) -> Option<Device> {
+        match self {
+            Self::Microphone => host.default_input_device(),
+            Self::Loudspeaker => host.default_output_device(),
         }
-        Err(error) => drop(opened.send(Err(error))),
-    });
-    match outcome.recv() {
-        Ok(Ok(())) => Ok(Held { _end: end }),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(SoundFailure("the sound system failed while the device was opened".to_owned())),
+    }
+
+    fn devices(self, host: &Host) -> Result<Vec<Device>, SoundFailure> {
+        let devices: Result<Vec<Device>, cpal::Error> = match self {
+            Self::Microphone => host.input_devices().map(Iterator::collect),
+            Self::Loudspeaker => host.output_devices().map(Iterator::collect),
+        };
+        devices.map_err(|error| SoundFailure(format!("cannot list the {}s: {error}", self.name())))
+    }
+
+    fn list(self, host: &Host) -> Result<Vec<SoundDevice>, SoundFailure> {
+        let default = self.default_of(host).map(|device| id_of(&device));
+        let described = |device: Device| {
+            let id = id_of(&device);
+            SoundDevice { name: name_of(&device), is_default: default.as_ref() == Some(&id), id }
+        };
+        Ok(self.devices(host)?.into_iter().map(described).collect())
+    }
+
+    /// The device that `wanted` names, or the default.
+    fn find(self, host: &Host, wanted: Option<&str>) -> Result<Device, SoundFailure> {
+        let kind = self.name();
+        let Some(wanted) = wanted else {
+            return self
+                .default_of(host)
+                .ok_or_else(|| SoundFailure(format!("there is no {kind}; name a WAV file instead, or `none`")));
+        };
+        let mut devices = self.devices(host)?;
+        let names: Vec<[String; 2]> = devices.iter().map(|device| [id_of(device), name_of(device)]).collect();
+        match chosen(wanted, &names) {
+            Some(number) => Ok(devices.swap_remove(number)),
+            None => {
+                let names: Vec<&str> = names.iter().map(|[_, name]| name.as_str()).collect();
+                let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                Err(SoundFailure(format!("no single {kind} is named {wanted:?}; the {kind}s are: {there}")))
+            }
+        }
     }
 }
 
-/// The configuration of 48,000 samples per second with the fewest channels, in a supported format.
-fn configuration(
-    device: &str,
-    ranges: impl Iterator<Item = SupportedStreamConfigRange>,
-) -> Result<(StreamConfig, SampleFormat), SoundFailure> {
-    let understood = |range: &SupportedStreamConfigRange| {
-        matches!(range.sample_format(), SampleFormat::F32 | SampleFormat::I16)
-            && (range.min_sample_rate()..=range.max_sample_rate()).contains(&SAMPLE_RATE)
-    };
-    let range = ranges.filter(understood).min_by_key(SupportedStreamConfigRange::channels);
-    let range = range.ok_or_else(|| {
-        SoundFailure(format!(
-            "the {device} does not support {SAMPLE_RATE} samples per second; name a WAV file, or `none`"
-        ))
-    })?;
-    let format = range.sample_format();
-    Ok((range.with_sample_rate(SAMPLE_RATE).config(), format))
+fn id_of(device: &Device) -> String {
+    device.id().map(|id| id.id().to_owned()).unwrap_or_default()
 }
 
-fn none(device: &str, option: &str) -> SoundFailure {
-    SoundFailure(format!("there is no {device}; name a WAV file with {option}, or `none`"))
+fn name_of(device: &Device) -> String {
+    device.description().map_or_else(|_| id_of(device), |description| description.name().to_owned())
 }
 
-/// Sound source of the microphone.
-struct Microphone {
-    frames: Receiver<Frame>,
-    complaint: Complaint,
-    _stream: Held,
-}
-
-/// Opens the system's microphone.
+/// Lists the microphones and loudspeakers.
 ///
 /// # Errors
-/// There is no microphone, or it lacks a supported configuration.
-pub fn open_microphone() -> Result<Box<dyn SoundSource>, SoundFailure> {
-    let (frames, captured) = mpsc::sync_channel(MAX_CAPTURED_FRAMES);
-    let complaint = Complaint::default();
-    let complaining = complaint.clone();
-    let stream = hold(move || {
-        let name = "microphone";
-        let failed = failed(name);
-        let device = cpal::default_host().default_input_device().ok_or_else(|| none(name, "--audio"))?;
-        let ranges = device.supported_input_configs().map_err(|error| failed(&error))?;
-        let (config, format) = configuration(name, ranges)?;
-        let stream = match format {
-            SampleFormat::I16 => listen::<i16>(&device, config, frames, &complaining),
-            _ => listen::<f32>(&device, config, frames, &complaining),
-        };
-        let stream = stream.map_err(|error| failed(&error))?;
-        stream.play().map_err(|error| failed(&error))?;
-        Ok(stream)
-    })?;
-    Ok(Box::new(Microphone { frames: captured, complaint, _stream: stream }))
+/// If the sound system does not answer.
+pub fn sound_devices() -> Result<SoundDevices, SoundFailure> {
+    let host = cpal::default_host();
+    Ok(SoundDevices { microphones: Kind::Microphone.list(&host)?, loudspeakers: Kind::Loudspeaker.list(&host)? })
 }
 
-fn listen<T>(
-    device: &Device,
-    config: StreamConfig,
-    frames: SyncSender<Frame>,
-    complaint: &Complaint,
-) -> Result<Stream, cpal::Error>
-where
-    T: SizedSample,
-    f32: FromSample<T>,
-{
-    let channels = usize::from(config.channels).max(1);
-    let mut captured = Vec::with_capacity(FRAME_SAMPLES);
-    let take = move |samples: &[T], _: &cpal::InputCallbackInfo| {
-        for moment in samples.chunks_exact(channels) {
-            let sum: f32 = moment.iter().map(|&sample| f32::from_sample(sample)).sum();
-            captured.push(i16::from_sample(sum / channels as f32));
-            if let Ok(frame) = Frame::try_from(captured.as_slice()) {
-                captured.clear();
-                // The frame is dropped if the receiver is too slow or gone.
-                let _ = frames.try_send(frame);
-            }
-        }
-    };
-    device.build_input_stream(config, take, complaint.error_handler(), None)
+/// Opens a microphone: the one named, or the system's default. `notice` receives its losses and changes.
+///
+/// # Errors
+/// There is no such microphone, or it lacks a supported configuration.
+pub fn open_microphone(name: Option<&str>, notice: DeviceNotice) -> Result<Box<dyn SoundSource>, SoundFailure> {
+    let name = name.map(str::to_owned);
+    let open = move || Microphone::open(name.as_deref());
+    Ok(Box::new(PluggedMicrophone(Following::new(open, "the other end hears silence", notice)?)))
 }
 
-impl SoundSource for Microphone {
+/// Opens a loudspeaker: the one named, or the system's default. `notice` receives its losses and changes.
+///
+/// # Errors
+/// There is no such loudspeaker, or it lacks a supported configuration.
+pub fn open_loudspeaker(name: Option<&str>, notice: DeviceNotice) -> Result<Box<dyn SoundSink>, SoundFailure> {
+    let name = name.map(str::to_owned);
+    let (play, played) = mpsc::sync_channel(MAX_PLAYED_FRAMES);
+    let open = move || Loudspeaker::open(name.as_deref(), play.clone());
+    let device = Following::new(open, "the call is silent at this end", notice)?;
+    Ok(Box::new(PluggedLoudspeaker { device, played: Some(played) }))
+}
+
+struct PluggedMicrophone(Following<Microphone>);
+
+impl SoundSource for PluggedMicrophone {
     fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
-        match self.frames.recv_timeout(DEVICE_LIMIT) {
-            Ok(frame) => Ok(Some(frame)),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                Err(failed("microphone")(&self.complaint.text()))
-            }
-        }
+        Ok(Some(self.0.during_frame(Microphone::next_frame).unwrap_or([0; FRAME_SAMPLES])))
     }
 
     fn is_live(&self) -> bool {
@@ -160,77 +150,19 @@ impl SoundSource for Microphone {
     }
 }
 
-/// Sound sink of the loudspeaker.
-struct Loudspeaker {
-    frames: SyncSender<Frame>,
-    complaint: Complaint,
-    _stream: Held,
+struct PluggedLoudspeaker {
+    device: Following<Loudspeaker>,
+    played: Option<Receiver<Frame>>,
 }
 
-/// Opens the system's loudspeaker.
-///
-/// # Errors
-/// There is no loudspeaker, or it lacks a supported configuration.
-pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
-    let (frames, to_play) = mpsc::sync_channel(MAX_PLAYBACK_FRAMES);
-    let complaint = Complaint::default();
-    let complaining = complaint.clone();
-    let stream = hold(move || {
-        let name = "loudspeaker";
-        let failed = failed(name);
-        let device = cpal::default_host().default_output_device().ok_or_else(|| none(name, "--audio-output"))?;
-        let ranges = device.supported_output_configs().map_err(|error| failed(&error))?;
-        let (config, format) = configuration(name, ranges)?;
-        let stream = match format {
-            SampleFormat::I16 => play::<i16>(&device, config, to_play, &complaining),
-            _ => play::<f32>(&device, config, to_play, &complaining),
-        };
-        let stream = stream.map_err(|error| failed(&error))?;
-        stream.play().map_err(|error| failed(&error))?;
-        Ok(stream)
-    })?;
-    Ok(Box::new(Loudspeaker { frames, complaint, _stream: stream }))
-}
-
-fn play<T>(
-    device: &Device,
-    config: StreamConfig,
-    frames: Receiver<Frame>,
-    complaint: &Complaint,
-) -> Result<Stream, cpal::Error>
-where
-    T: SizedSample + FromSample<i16>,
-{
-    let channels = usize::from(config.channels).max(1);
-    let (mut frame, mut next) = ([0; FRAME_SAMPLES], FRAME_SAMPLES);
-    let give = move |samples: &mut [T], _: &cpal::OutputCallbackInfo| {
-        for moment in samples.chunks_exact_mut(channels) {
-            if next == FRAME_SAMPLES
-                && let Ok(newer) = frames.try_recv()
-            {
-                (frame, next) = (newer, 0);
-            }
-            // Silence is played while no frame waits.
-            let sample = frame.get(next).copied().unwrap_or(0);
-            next = (next + 1).min(FRAME_SAMPLES);
-            moment.fill(T::from_sample(sample));
-        }
-    };
-    device.build_output_stream(config, give, complaint.error_handler(), None)
-}
-
-impl SoundSink for Loudspeaker {
+impl SoundSink for PluggedLoudspeaker {
     fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
-        let deadline = Instant::now() + DEVICE_LIMIT;
-        let mut frame = *frame;
-        loop {
-            match self.frames.try_send(frame) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full(same)) if Instant::now() < deadline => frame = same,
-                Err(_) => return Err(failed("loudspeaker")(&self.complaint.text())),
-            }
-            thread::sleep(LOOK_INTERVAL);
-        }
+        self.device.during_frame(|loudspeaker| loudspeaker.play(frame));
+        Ok(())
+    }
+
+    fn take_played(&mut self) -> Option<Receiver<Frame>> {
+        self.played.take()
     }
 
     fn is_live(&self) -> bool {

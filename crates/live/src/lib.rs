@@ -20,6 +20,8 @@ mod connection;
 #[cfg(feature = "audio")]
 mod devices;
 mod display_queue;
+#[cfg(any(feature = "audio", test))]
+mod following;
 mod gate;
 mod handle;
 #[cfg_attr(not(feature = "web"), path = "http3/unbuilt.rs")]
@@ -50,7 +52,7 @@ pub use call_recording::CallRecording;
 pub use call_state::{CallState, SoundQuality};
 pub use connection::Traffic;
 #[cfg(feature = "audio")]
-pub use devices::{open_loudspeaker, open_microphone};
+pub use devices::{DeviceNotice, SoundDevice, SoundDevices, open_loudspeaker, open_microphone, sound_devices};
 pub use display_queue::Shown;
 pub use handle::CallHandle;
 #[cfg(feature = "web")]

@@ -91,7 +91,7 @@ pub use lockstep_live::{
     TicketRefusal, Warning,
 };
 #[cfg(feature = "audio")]
-pub use lockstep_live::{open_loudspeaker, open_microphone};
+pub use lockstep_live::{DeviceNotice, SoundDevice, SoundDevices, open_loudspeaker, open_microphone, sound_devices};
 pub use lockstep_media::{
     FrameRate, Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source,
     picture_from_rgb, picture_to_rgb, sink_of_stream,
@@ -100,6 +100,8 @@ pub use lockstep_socket::SystemError;
 pub use lockstep_sound::{
     FRAME_SAMPLES as SOUND_FRAME_SAMPLES, Frame as SoundFrame, SoundFailure, SoundSink, SoundSource,
 };
+#[cfg(feature = "audio")]
+pub use lockstep_sound::{ProcessingSettings, processed};
 pub use lockstep_transport::SoundPacket;
 pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use lockstep_vp8::{Picture, PictureError, Preset};

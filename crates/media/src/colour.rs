@@ -79,6 +79,23 @@ pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]
     Picture::from_i420(width, height, samples)
 }
 
+/// Copies planar 4:2:0 whose chroma samples come in pairs (NV12), with rows `stride` bytes apart. Missing bytes are
+/// grey.
+#[cfg(any(test, all(feature = "camera", target_os = "linux")))]
+pub(crate) fn from_nv12(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
+    let byte = |row: usize, at: usize| bytes.get(row * stride + at).copied().unwrap_or(128);
+    let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
+    for row in 0..height {
+        samples.extend((0..width).map(|x| byte(row, x)));
+    }
+    for offset in [0, 1] {
+        for row in 0..height.div_ceil(2) {
+            samples.extend((0..width.div_ceil(2)).map(|x| byte(height + row, 2 * x + offset)));
+        }
+    }
+    Picture::from_i420(width, height, samples)
+}
+
 /// Converts packed full-range YCbCr 4:4:4, the output of JPEG decoders. Chroma is the mean of four pixels.
 #[cfg(any(test, all(feature = "camera", target_os = "linux")))]
 pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
@@ -161,6 +178,17 @@ mod tests {
         assert_eq!(picture.planes()[1].row(0), [6, 10]);
         assert_eq!(picture.planes()[2].row(1), [23, 27]);
         assert!(from_yuyv(3, 3, 10, &[]).is_ok());
+    }
+
+    #[test]
+    fn pairs_of_chroma_samples_become_planes() {
+        // 3x3 with rows of 5 bytes.
+        let bytes: Vec<u8> = (0..25).collect();
+        let picture = from_nv12(3, 3, 5, &bytes).unwrap();
+        assert_eq!(picture.luma().row(1), [5, 6, 7]);
+        assert_eq!(picture.planes()[1].row(1), [20, 22]);
+        assert_eq!(picture.planes()[2].row(0), [16, 18]);
+        assert!(from_nv12(3, 3, 5, &[]).is_ok());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod barcode;
 mod bjontegaard;
 mod clip;
 mod colour;
+mod device_name;
 mod format;
 mod ivf;
 mod quality;
@@ -25,6 +26,7 @@ mod y4m;
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
 pub use clip::{ClipError, GeneratedClip, ScreenContent, ScreenContentError};
 pub use colour::{picture_from_rgb, picture_to_rgb};
+pub use device_name::chosen;
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, PictureQuality, QualityError, psnr, ssim, ssim_db, text_ssim};
@@ -38,6 +40,9 @@ pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;
 #[cfg(all(feature = "screen", unix))]
 pub use source::screen::ScreenSource;
-pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source, source_format};
+pub use source::{
+    Camera, CameraFormat, GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, cameras, open_source,
+    source_format,
+};
 pub use vmaf::{VMAF_VARIABLE, VmafError, VmafMeter};
 pub use y4m::{Y4mError, Y4mReader, Y4mWriter};

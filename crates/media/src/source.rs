@@ -1,6 +1,7 @@
 //! Sources: producers of pictures.
 
 pub(crate) mod camera;
+mod camera_list;
 pub(crate) mod ffmpeg;
 pub(crate) mod screen;
 mod standard_input;
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+pub use camera_list::{Camera, CameraFormat, cameras};
 use lockstep_vp8::{Picture, PictureError};
 
 use crate::clip::{ClipError, GeneratedClip, ScreenContent};
@@ -145,7 +147,7 @@ pub struct SourceOptions {
 ///   [`GeneratedClip`];
 /// - `generated:editor`, `generated:terminal`, `generated:slides` or `generated:page`, with `:640x360@25` or not: a
 ///   screen, see [`ScreenContent`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
-/// - a device such as `/dev/video0`, or `camera` for that one;
+/// - a device such as `/dev/video0`, `camera` for that one, or `camera:NAME` for one of [`cameras`];
 /// - `screen` for the whole screen of an X11 display, or `screen:1` for its first monitor;
 /// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
@@ -163,6 +165,9 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
             None => GeneratedClip::new(format, options.seed)?,
         };
         return Ok(Box::new(GeneratedSource::new(clip)));
+    }
+    if let Some(wanted) = specification.strip_prefix("camera:") {
+        return camera::open(&camera_list::find(wanted)?, options);
     }
     if specification == "camera" || specification.starts_with("/dev/video") {
         let device = if specification == "camera" { "/dev/video0" } else { specification };

@@ -7,7 +7,9 @@
 //! - In-band forward error correction of Opus restores a lost packet from the next one.
 //! - Concealment replaces the rest.
 //!
-//! The feature `opus` adds libopus. Without it, packets are coded elsewhere, for example in a browser.
+//! The feature `opus` adds libopus. Without it, packets are coded elsewhere, for example in a browser. The feature
+//! `processing` adds echo cancellation, noise suppression and gain control of a microphone. `room` adds simulated rooms
+//! that measure them.
 //!
 //! Format: one channel, 48,000 samples per second, frames of 20 ms.
 #![forbid(unsafe_code)]
@@ -19,11 +21,17 @@ mod opus;
 mod plan;
 mod player;
 mod playout;
+#[cfg(feature = "processing")]
+mod processing;
 mod recent_delays;
+#[cfg(feature = "room")]
+pub mod room;
 #[cfg(feature = "opus")]
 mod sender;
 mod source;
 mod stretch;
+#[cfg(feature = "room")]
+mod talker;
 #[cfg(feature = "opus")]
 mod track;
 mod wav;
@@ -38,6 +46,8 @@ pub use opus::{SoundDecoder, SoundEncoder};
 pub use plan::{MAX_BITRATE, MIN_BITRATE, SoundPlan, bitrate_within};
 pub use player::{Decode, Decoded, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
+#[cfg(feature = "processing")]
+pub use processing::{MAX_PLAYED_FRAMES, ProcessingSettings, SoundProcessing, processed};
 pub use recent_delays::RecentDelays;
 #[cfg(feature = "opus")]
 pub use sender::SoundSender;

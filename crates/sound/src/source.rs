@@ -2,6 +2,8 @@
 
 use std::f64::consts::{PI, TAU};
 
+use std::sync::mpsc::Receiver;
+
 use thiserror::Error;
 
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
@@ -22,6 +24,12 @@ pub trait SoundSink: Send {
     /// Whether [`Self::play`] blocks for the duration of a frame, as with a loudspeaker.
     fn is_live(&self) -> bool {
         false
+    }
+
+    /// Receiver of the frames that the device really plays, with the silence that it inserts while no frame waits. None
+    /// if they are those of [`Self::play`], and after the first call.
+    fn take_played(&mut self) -> Option<Receiver<Frame>> {
+        None
     }
 
     /// Completes the output.

@@ -134,7 +134,8 @@ impl WavSource {
         let samples = if sample_rate == SAMPLE_RATE {
             samples
         } else {
-            resample(&samples, sample_rate).map_err(|error| unsupported(error.to_string()))?
+            let ratio = f64::from(SAMPLE_RATE) / f64::from(sample_rate);
+            resample(&samples, ratio).map_err(|error| unsupported(error.to_string()))?
         };
         let samples = samples.iter().map(|sample| (sample * 32_768.0).round() as i16).collect();
         Ok(Self { samples, next: 0, repeats })
@@ -155,11 +156,10 @@ fn mix(channels: u16, mut samples: impl Iterator<Item = Result<f32, hound::Error
     Ok(mixed)
 }
 
-/// Resamples from `rate` samples per second to [`SAMPLE_RATE`].
-fn resample(samples: &[f32], rate: u32) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+/// Resamples to `ratio` times the number of samples.
+pub(crate) fn resample(samples: &[f32], ratio: f64) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
     const CHUNK: usize = 1_024;
     let filter = SincInterpolationParameters::new(128, WindowFunction::BlackmanHarris2);
-    let ratio = f64::from(SAMPLE_RATE) / f64::from(rate);
     let mut resampler = Async::<f32>::new_sinc(ratio, 1.0, &filter, CHUNK, 1, FixedAsync::Input)?;
     let input = InterleavedSlice::new(samples, 1, samples.len())?;
     Ok(resampler.process_all(&input, samples.len(), None)?.take_data())

@@ -71,7 +71,7 @@ async function openCamera() {
   const { width, height } = size();
   const chosen = (id) => (element(id).value ? { deviceId: { exact: element(id).value } } : {});
   const video = { width: { ideal: width }, height: { ideal: height }, frameRate: { ideal: 30 }, ...chosen('cameras') };
-  const audio = { channelCount: 1, echoCancellation: true, noiseSuppression: true, ...chosen('microphones') };
+  const audio = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true, ...chosen('microphones') };
   try {
     return await navigator.mediaDevices.getUserMedia({ video, audio });
   } catch (error) {

@@ -327,7 +327,8 @@ impl SendService {
         let clock = *clock;
         let listens = matches!(peer, RemoteEnd::At(_));
         let names = stream_names(&arguments.source)?;
-        let mut microphone = arguments.speaking.open(LiveSound::Nothing)?;
+        let (mut microphone, _) =
+            arguments.speaking.process(arguments.speaking.open(LiveSound::Nothing, arguments.status)?, None);
         let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
         let open = |source: &SourceArgument| open_source(&source.specification, &options);
         let sources = arguments.source.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -400,7 +401,7 @@ impl SendArguments {
         Ok(BroadcastOptions {
             listener,
             source,
-            microphone: self.speaking.open(LiveSound::Nothing)?,
+            microphone: self.speaking.process(self.speaking.open(LiveSound::Nothing, self.status)?, None).0,
             end: Box::new(end),
             runner: Box::new(move || menu_runner(menu)),
             max_viewers: usize::from(self.viewers),
@@ -534,7 +535,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         outputs: &outputs,
     };
     let mut call = |arguments: &ReceiveArguments, peer: RemoteEnd| {
-        let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true, &arguments.sink)?;
+        let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true, &arguments.sink, arguments.status)?;
         let observation = Observation::on(&mut pages, &arguments.observation)?;
         let qlog = observation.quic_log(!matches!(peer, RemoteEnd::At(_)));
         let logs = Logs { sent: None, shown: arguments.log.as_deref() };

@@ -4,6 +4,7 @@ pub mod call;
 pub mod codec;
 pub mod completions;
 pub mod controllers;
+pub mod devices;
 pub mod emulate;
 pub mod live;
 pub mod live_sound;
@@ -41,6 +42,8 @@ pub enum Calls {
     ///
     /// Sender and receiver are two processes; this process emulates the link between them.
     Call(call::CallCommand),
+    /// List the cameras, microphones and loudspeakers of this machine, or test the sound.
+    Devices(devices::DevicesArguments),
     /// Host a rendezvous for peers behind routers.
     ///
     /// Peers find each other through it. It relays for peers that have no direct path.
@@ -63,6 +66,7 @@ impl Calls {
             Self::Send(arguments) => live::send(arguments, controllers),
             Self::Receive(arguments) => live::receive(arguments),
             Self::Call(arguments) => call::run(arguments, controllers),
+            Self::Devices(arguments) => devices::run(arguments),
             Self::Rendezvous(arguments) => rendezvous::run(arguments),
             Self::Web(command) => web::run(command),
             Self::Emulate(arguments) => emulate::run(arguments),

@@ -57,6 +57,9 @@ pub struct TalkArguments {
     /// of ffmpeg, or `-` for standard input. The default is the camera, or `generated` if there is none.
     #[arg(long)]
     source: Option<String>,
+    /// Your camera: a name of `lockstep devices`, a part of one name, or a path; the same as `--source camera:NAME`.
+    #[arg(long, value_name = "NAME|PATH", conflicts_with = "source")]
+    camera: Option<String>,
     /// Where the peer's pictures go: `window`, with yours small in a corner, buttons that appear with the mouse, and keys
     /// that `?` lists; `none`; a .webm or .mkv file (VP8 encoded again, with the peer's sound); an .ivf file
     /// (the same without sound); or a .y4m file (the pictures).
@@ -116,9 +119,10 @@ impl TalkArguments {
         if self.no_window && self.sink == "window" { "none" } else { &self.sink }
     }
 
-    fn source(&self) -> &str {
+    fn source(&self) -> String {
         let camera = || if Path::new(CAMERA).exists() { "camera" } else { "generated" };
-        self.source.as_deref().unwrap_or_else(camera)
+        let named = self.camera.as_ref().map(|name| format!("camera:{name}"));
+        named.or_else(|| self.source.clone()).unwrap_or_else(|| camera().to_owned())
     }
 
     /// The screen to share, as a source.
@@ -216,15 +220,17 @@ impl Talk {
         let Self { clock, control, .. } = self;
         let clock = *clock;
         let mut missing = MissingDevices::default();
-        let microphone = arguments.speaking.open(LiveSound::Device(&mut missing))?;
+        let microphone = arguments.speaking.open(LiveSound::Device(&mut missing), arguments.status)?;
         let lip_sync = control.controller.latency() != Some(Latency::Low);
-        let loudspeaker = arguments.hearing.open(LiveSound::Device(&mut missing), lip_sync, arguments.sink())?;
+        let usual = LiveSound::Device(&mut missing);
+        let loudspeaker = arguments.hearing.open(usual, lip_sync, arguments.sink(), arguments.status)?;
+        let (microphone, loudspeaker) = arguments.speaking.process(microphone, loudspeaker);
         if !std::mem::replace(&mut self.gave_notice, true) {
             let notices = [arguments.camera_notice(), missing.notice()];
             notices.iter().flatten().for_each(|text| notice(arguments.status, text));
         }
         let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
-        let source = open_source(arguments.source(), &options)?;
+        let source = open_source(&arguments.source(), &options)?;
         let decisions = arguments.decisions.log();
         let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
         let own = OwnPicture::default();
@@ -349,9 +355,11 @@ impl Talk {
 /// `lockstep talk`.
 pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let outputs = arguments.outputs()?;
-    let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
+    let source = arguments.source();
+    let source = Path::new(&source);
+    let inputs: Vec<&Path> = [source].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
-    let pictures_are_piped = is_standard_input(Path::new(arguments.source()));
+    let pictures_are_piped = is_standard_input(source);
     arguments.listening.check_streams(sink_path(arguments.sink())?, pictures_are_piped)?;
     let control = arguments.control.settings_with(controllers)?;
     let rendezvous = arguments.listening.rendezvous()?;

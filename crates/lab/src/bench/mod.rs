@@ -5,6 +5,7 @@ mod clip;
 mod codec;
 mod encode_time;
 mod sim;
+mod sound;
 
 use std::time::Instant;
 
@@ -31,6 +32,8 @@ enum Bench {
     EncodeTime(encode_time::EncodeTimeArguments),
     /// Virtual seconds per second of the simulator on one core, with the modelled and with the real codec.
     Sim(sim::SimArguments),
+    /// Echo, noise and double talk in simulated rooms, through the processing of a microphone in calls.
+    Sound(sound::SoundArguments),
 }
 
 /// `lockstep bench`.
@@ -40,6 +43,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Codec(arguments) => codec::run(arguments),
         Bench::EncodeTime(arguments) => encode_time::run(arguments),
         Bench::Sim(arguments) => sim::run(arguments),
+        Bench::Sound(arguments) => sound::run(arguments),
     }
 }
 

@@ -7,12 +7,18 @@ use super::{Source, SourceError, SourceOptions};
 
 #[cfg(not(all(feature = "camera", target_os = "linux")))]
 pub(super) fn open(device: &Path, _: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+    Err(unsupported(device))
+}
+
+/// This system or this program reads no cameras.
+#[cfg(not(all(feature = "camera", target_os = "linux")))]
+pub(super) fn unsupported(device: &Path) -> SourceError {
     let reason = if cfg!(target_os = "linux") {
         "this program was built without lockstep-media's feature `camera`".to_owned()
     } else {
         "cameras are read through Video4Linux2, which only Linux has".to_owned()
     };
-    Err(SourceError::Camera { device: device.to_owned(), reason })
+    SourceError::Camera { device: device.to_owned(), reason }
 }
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
@@ -22,6 +28,8 @@ pub(super) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Sou
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub use linux::CameraSource;
+#[cfg(all(feature = "camera", target_os = "linux"))]
+pub(super) use linux::PREFERRED;
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
 mod linux {
@@ -43,6 +51,10 @@ mod linux {
     /// Number of damaged pictures in a row after which a camera counts as broken. Many cameras deliver a few at their
     /// start.
     const DAMAGED_LIMIT: u32 = 60;
+    /// The library has no constant for it.
+    const NV12: PixelFormat = PixelFormat::from_fourcc(*b"NV12");
+    /// Supported formats, the first ones preferred for small pictures.
+    pub(in crate::source) const PREFERRED: [PixelFormat; 3] = [PixelFormat::YUYV, NV12, PixelFormat::MJPG];
     /// Above this number of samples, USB 2 cannot carry raw pictures at 30 per second, and cameras lower their rate.
     const RAW_SAMPLES: usize = 640 * 480;
 
@@ -66,6 +78,8 @@ mod linux {
     enum Coding {
         /// Packed 4:2:2 with rows `stride` bytes apart.
         Yuyv { stride: usize },
+        /// Planar 4:2:0 with both chroma samples in turn, rows `stride` bytes apart.
+        Nv12 { stride: usize },
         /// One JPEG image per picture.
         MotionJpeg,
     }
@@ -73,10 +87,10 @@ mod linux {
     impl CameraSource {
         /// Opens and starts a device such as `/dev/video0`. It requests the size and rate of `options`, else 1280x720
         /// at 30. The driver may choose others, see [`Source::format`]. Motion JPEG is preferred above 640x480, where
-        /// raw pictures are slow on most cameras, else YUYV.
+        /// raw pictures are slow on most cameras, else YUYV, then NV12.
         ///
         /// # Errors
-        /// If the camera does not exist, or supports neither YUYV nor Motion JPEG.
+        /// If the camera does not exist, or supports none of YUYV, NV12 and Motion JPEG.
         pub fn open(device: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
             let Running { stream, format, coding } = start(device, options)?;
             Ok(Self { device: device.to_owned(), stream: Some(stream), format, coding })
@@ -96,18 +110,19 @@ mod linux {
             .formats(BufType::VIDEO_CAPTURE)
             .filter_map(|format| format.ok().map(|format| format.pixel_format()))
             .collect();
-        let mut preferred = [PixelFormat::YUYV, PixelFormat::MJPG];
+        let mut preferred = PREFERRED;
         if width * height > RAW_SAMPLES {
-            preferred.reverse();
+            preferred.rotate_right(1);
         }
         let chosen = preferred
             .into_iter()
             .find(|format| offered.contains(format))
-            .ok_or_else(|| fault(format!("it offers {offered:?}, but neither YUYV nor MJPG")))?;
+            .ok_or_else(|| fault(format!("it offers {offered:?}, but none of YUYV, NV12 and MJPG")))?;
         let capture = camera.video_capture(PixFormat::new(width as u32, height as u32, chosen)).map_err(failed)?;
         let given = capture.format();
         let coding = match given.pixel_format() {
             PixelFormat::YUYV => Coding::Yuyv { stride: given.bytes_per_line() as usize },
+            NV12 => Coding::Nv12 { stride: given.bytes_per_line() as usize },
             PixelFormat::MJPG => Coding::MotionJpeg,
             other => return Err(fault(format!("it was asked for {chosen} and gives {other}"))),
         };
@@ -174,6 +189,13 @@ mod linux {
                 }
                 colour::from_yuyv(width, height, stride, bytes).map_err(|error| error.to_string())
             }
+            Coding::Nv12 { stride } => {
+                let stride = stride.max(2 * width.div_ceil(2));
+                if bytes.len() < (height + height.div_ceil(2) - 1) * stride + width {
+                    return Err(format!("{} bytes are too few for {width}x{height} in NV12", bytes.len()));
+                }
+                colour::from_nv12(width, height, stride, bytes).map_err(|error| error.to_string())
+            }
             Coding::MotionJpeg => {
                 let options = DecoderOptions::default()
                     .set_max_width(width)
@@ -222,6 +244,9 @@ mod linux {
             let coding = Coding::Yuyv { stride: 0 };
             assert!(picture(4, 2, coding, &[0; 15]).is_err());
             assert!(picture(4, 2, coding, &[0; 16]).is_ok());
+            let coding = Coding::Nv12 { stride: 0 };
+            assert!(picture(4, 2, coding, &[0; 11]).is_err());
+            assert!(picture(4, 2, coding, &[0; 12]).is_ok());
         }
 
         #[test]
