@@ -206,7 +206,7 @@ HAS_GSTREAMER := $(shell pkg-config --exists gstreamer-app-1.0 gstreamer-video-1
 GO := $(shell PATH="$$PATH:/usr/local/go/bin" command -v go)
 CAN_BUILD_PION := $(shell test -n "$(GO)" && pkg-config --exists vpx 2>/dev/null && echo yes)
 
-test-testbed: setup ## A short run of the testbed, and calls with the page in Chromium; takes Chromium, and root for namespaces
+test-testbed: setup ## A short run of the testbed, calls with the page in Chromium, and the window; takes Chromium, Xvfb, and root for namespaces
 	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \
 		$(BIN)/pip install --quiet playwright aiortc
 	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
@@ -216,7 +216,7 @@ endif
 ifeq ($(CAN_BUILD_PION),yes)
 	cd peers/pion && $(GO) build -o ../../target/peers/release/lockstep-pion-peer .
 endif
-	timeout 1200 $(BIN)/pytest -rs python/tests/test_testbed_run.py python/tests/test_web.py
+	timeout 1200 $(BIN)/pytest -rs python/tests/test_testbed_run.py python/tests/test_web.py python/tests/test_window.py
 
 # The elements of GStreamer are a package of their own, since they require GStreamer's development files. GStreamer searches
 # folders with all that they hold, so the plugin gets a folder to itself.

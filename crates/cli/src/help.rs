@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that only `--help-all` shows, by their names in clap.
-pub const ADVANCED: [&str; 33] = [
+pub const ADVANCED: [&str; 34] = [
     "ecn",
     "queue_packets",
     "queue_bytes",

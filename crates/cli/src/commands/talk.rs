@@ -12,7 +12,7 @@ use lockstep_live::{
     OwnPicture, Presence, Receiving, RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{
-    Notice, Overlay, SourceError, SourceOptions, WindowContent, WindowSink, open_sink, open_source, sink_path,
+    Overlay, SourceError, SourceOptions, WindowContent, WindowSink, open_sink, open_source, sink_path,
 };
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::session_log::arguments::SessionArguments;
