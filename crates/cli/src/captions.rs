@@ -179,8 +179,11 @@ mod tests {
             (120, 5, "slow network"),
         ] {
             let mut captions = Captions::default();
-            let last = (0..=5).map(|second| captions.words(&sample(second.into(), quantizer, frames))).next_back();
-            assert_eq!(last.as_deref(), Some(words));
+            let mut said = String::new();
+            for second in 0..=5 {
+                said = captions.words(&sample(second.into(), quantizer, frames));
+            }
+            assert_eq!(said, words);
         }
     }
 

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command};
 
 /// Options that only `--help-all` shows, by their names in clap.
-pub const ADVANCED: [&str; 34] = [
+pub const ADVANCED: [&str; 35] = [
     "ecn",
     "queue_packets",
     "queue_bytes",
@@ -26,6 +26,7 @@ pub const ADVANCED: [&str; 34] = [
     "bound",
     "codec_model",
     "max_pixels",
+    "address",
     "relay_only",
     "show_ticket",
     "web_certificate",
