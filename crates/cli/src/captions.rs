@@ -124,9 +124,8 @@ fn receives_slowly(inbound: &Inbound) -> bool {
         && (inbound.video_delay.is_some_and(|delay| delay > MAX_DELAY) || inbound.frames_per_second < MIN_FRAMES)
 }
 
-/// A plain word for the quality of a call. A direction is slow if its pictures are late, few or coarse. The sent
-/// direction counts as the network at this end, and the received one as theirs, because the first hop of a sender is
-/// most often the narrow one.
+/// A plain word for the quality of a call. A direction is slow if its pictures are late, few or coarse. The first hop of
+/// a sender is most often the narrow one. So the sent direction counts as the network at this end.
 #[derive(Debug, Default)]
 struct Quality {
     /// Whether the directions are slow: sent, received.

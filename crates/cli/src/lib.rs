@@ -26,8 +26,8 @@ mod packet_csv;
 mod prompt;
 mod qr_code;
 mod reporter;
-#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod shared_screen;
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod sound_file;
 
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Shows pictures in a window, with egui on X11 or Wayland. The window systems and OpenGL are loaded at run time, so
-//! builds and machines without a display do not need them.
+//! Shows pictures in a window, with egui on X11 or Wayland. Libraries of the window systems and OpenGL are loaded at
+//! run time. Builds, and machines without a display, do not need them.
 //!
 //! A window system permits one event loop per process. So one thread serves all windows of the process, one after the
 //! other. It answers the window system during stalls, too, which users want to see.

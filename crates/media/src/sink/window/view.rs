@@ -1,5 +1,5 @@
-//! Content of a window: the remote pictures as large as possible, the local one small in a corner, text, and buttons
-//! that appear with the mouse. It is a function of its input, so tests run it without a window system.
+//! Content of a window: large remote pictures, the small local one, text, and buttons that appear with the mouse. It is a
+//! function of its input, so tests run it without a window system.
 
 use eframe::egui::{
     Align2, Area, CentralPanel, Color32, ColorImage, Context, CornerRadius, CursorIcon, Event, FontId, Frame, Id, Key,
@@ -40,7 +40,7 @@ struct Remote {
     texture: Option<TextureHandle>,
 }
 
-/// State of what a window shows.
+/// The drawn content of a window, between two frames.
 #[derive(Default)]
 pub(super) struct View {
     remote: Vec<Remote>,
