@@ -193,7 +193,7 @@ class Chromium:
     """A call between two Chromiums."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Sets the options `codec`, `cap` (`default`, or a bit rate such as `12mbps`), `layers`, `degradation`, `hint`."""
+        """Sets the options `codec`, `cap` (`default` or a bit rate), `layers`, `degradation` and `hint`."""
         if lacking := missing():
             raise TestbedError(lacking)
         self._options = dict(options)
