@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         read_barcode,
         read_barcode_regions,
         ssim,
+        text_ssim,
         version,
     )
     from lockstep.call import (
