@@ -79,11 +79,8 @@ mod x11 {
                 return Err(failed(format!("its pixels of depth {} are not supported", screen.root_depth)));
             }
             let whole = (0, 0, screen.width_in_pixels, screen.height_in_pixels);
-            let (root, area) = (screen.root, if monitor.is_empty() { Some(whole) } else { None });
-            let area = match area {
-                Some(area) => area,
-                None => Self::monitor(&connection, root, monitor)?,
-            };
+            let root = screen.root;
+            let area = if monitor.is_empty() { whole } else { Self::monitor(&connection, root, monitor)? };
             let has_pointer = connection.xfixes_query_version(5, 0).is_ok_and(|version| version.reply().is_ok());
             let frame_rate =
                 options.frame_rate.or(FrameRate::new(RATE, 1)).unwrap_or(VideoFormat::default().frame_rate);
