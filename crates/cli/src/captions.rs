@@ -40,6 +40,9 @@ pub fn waiting(state: &CallState) -> &'static str {
     }
 }
 
+/// Word for a call whose directions are not slow.
+const GOOD: &str = "good";
+
 /// Notice for a person whose pictures and voice the other end records.
 pub const RECORDED: &str = "the other end records this call";
 
@@ -73,6 +76,18 @@ impl Captions {
             parts.extend(inbound.recording.then(|| RECORDED.to_owned()));
             parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
             parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
+        }
+        parts.join("  ")
+    }
+
+    /// What is notable about one of several people: a slow network, and what is switched off there.
+    pub fn of_person(&mut self, sample: &Sample) -> String {
+        let quality = self.quality.of(sample);
+        let mut parts = Vec::from_iter((quality != GOOD).then_some(quality));
+        if let Some(inbound) = &sample.first.inbound {
+            parts.extend(inbound.recording.then_some("records"));
+            parts.extend(inbound.muted.then_some("muted"));
+            parts.extend(inbound.camera_off.then_some("camera off"));
         }
         parts.join("  ")
     }
@@ -149,7 +164,7 @@ impl Quality {
             self.shown = now;
         }
         match self.shown {
-            (false, false) => "good",
+            (false, false) => GOOD,
             (true, false) => "slow network at your end",
             (false, true) => "slow network at their end",
             (true, true) => "slow network",
@@ -200,5 +215,6 @@ mod tests {
         sample.first.outbound.as_mut().unwrap().muted = true;
         sample.first.inbound.as_mut().unwrap().camera_off = true;
         assert_eq!(Captions::default().words(&sample), "good  muted  its camera is off");
+        assert_eq!(Captions::default().of_person(&sample), "camera off");
     }
 }

@@ -129,7 +129,8 @@ impl SharedCallText {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn replace(&self, text: CallText) {
+    /// Replaces the text.
+    pub fn replace(&self, text: CallText) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 

@@ -22,7 +22,7 @@ use lockstep_session::control::CallKind;
 use lockstep_session::stream::StreamName;
 use lockstep_session::{CallEvent, Carrier, Ended, Ends, Exchange, Freshness, LiveError, TimeLimits, reason};
 use lockstep_socket::{Clock, Incoming, Reader, Sockets};
-use lockstep_sound::{Frame, SoundFailure, SoundSource};
+use lockstep_sound::SoundSource;
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
@@ -34,7 +34,7 @@ use crate::loop_event::{LoopEvent, SendingEvent, SoundEvent};
 use crate::quic::PATIENCE;
 use crate::remote_end::Listener;
 use crate::sending::{PictureSource, Sending, SendingHalf};
-use crate::sound::Metronome;
+use crate::sound_splitter::SoundSplitter;
 use crate::{END_LIMIT, Stop, Thread};
 
 /// Most viewers of one broadcast: a slot's number is one byte of its connection identifiers.
@@ -48,8 +48,6 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Events of threads and sockets that may wait for the loop.
 const EVENT_QUEUE: usize = 1_024;
-/// Frames of 20 ms of sound that may wait for the encoder of one viewer; beyond this, they are lost for this viewer.
-const MAX_SOUND: usize = 5;
 /// Stream number of events of the shared source.
 const SOURCE: usize = usize::MAX;
 
@@ -118,54 +116,6 @@ impl Slot {
         self.ending
             .as_ref()
             .is_some_and(|(since, _)| self.exchange.connection.is_over() || now.saturating_since(*since) >= END_LIMIT)
-    }
-}
-
-/// Sound of one viewer, from the shared source.
-struct SharedSound(mpsc::Receiver<Frame>);
-
-impl SoundSource for SharedSound {
-    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
-        Ok(self.0.recv().ok())
-    }
-
-    fn is_live(&self) -> bool {
-        true
-    }
-}
-
-/// Copies a source of sound to the encoders of all viewers.
-struct SoundSplitter {
-    listeners: mpsc::Sender<SyncSender<Frame>>,
-    thread: Thread,
-}
-
-impl SoundSplitter {
-    fn start(mut source: Box<dyn SoundSource>) -> Result<Self, LiveError> {
-        let (listeners, joined) = mpsc::channel::<SyncSender<Frame>>();
-        let thread = Thread::spawn("microphone", move || {
-            let mut metronome = Metronome::start(!source.is_live());
-            let Ok(first) = joined.recv() else { return Ok(()) };
-            let mut each = vec![first];
-            loop {
-                metronome.tick();
-                let frame = source.next_frame().map_err(|error| LiveError::Sound(error.to_string()))?;
-                let Some(frame) = frame else { return Ok(()) };
-                each.extend(joined.try_iter());
-                each.retain(|listener| !matches!(listener.try_send(frame), Err(mpsc::TrySendError::Disconnected(_))));
-                if each.is_empty() {
-                    let Ok(next) = joined.recv() else { return Ok(()) };
-                    each.push(next);
-                }
-            }
-        })?;
-        Ok(Self { listeners, thread })
-    }
-
-    fn listen(&self) -> Box<dyn SoundSource> {
-        let (sender, receiver) = mpsc::sync_channel(MAX_SOUND);
-        let _ = self.listeners.send(sender); // a failed thread is detected by `check`
-        Box::new(SharedSound(receiver))
     }
 }
 
@@ -290,7 +240,7 @@ impl Broadcast {
         self.readers.iter_mut().try_for_each(Reader::check)?;
         self.source.check()?;
         if let Some(sound) = &mut self.sound {
-            sound.thread.check()?;
+            sound.check()?;
         }
         let is_late = self.length.zip(self.begun).is_some_and(|(length, begun)| now >= begun + length);
         Ok((self.is_over || is_late).then_some(Ended::Done))

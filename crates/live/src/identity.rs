@@ -274,6 +274,11 @@ impl Identity {
         self.reusable
     }
 
+    /// The same identity for many calls.
+    pub(crate) fn many_times(self) -> Self {
+        Self { reusable: true, ..self }
+    }
+
     /// A secret seed that stays the same for this identity.
     pub(crate) fn seed(&self) -> Vec<u8> {
         self.private.clone()

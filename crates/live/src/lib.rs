@@ -39,9 +39,11 @@ mod recorder;
 mod rehearsal;
 mod remote_end;
 mod rendezvous;
+mod room;
 mod route;
 mod sending;
 mod sound;
+mod sound_splitter;
 mod unlimited;
 
 use std::time::Duration;
@@ -80,6 +82,7 @@ pub use rendezvous::{
     Code, CodeError, CodeOffer, Limits as RendezvousLimits, OfferResult, RedeemError, Rendezvous, RendezvousServer,
     RendezvousStatus, redeem,
 };
+pub use room::{Entrance, MAX_PEOPLE, RoomObserver, RoomOptions, Seat, room};
 pub use sending::{PictureSource, Sending};
 pub use sound::Loudspeaker;
 

@@ -45,6 +45,11 @@ impl Listener {
         if self.identity.is_reusable() { self.try_clone().map(Some) } else { Ok(None) }
     }
 
+    /// The same listener for many calls, one at a time, as long as it lives.
+    pub(crate) fn many_times(self) -> Self {
+        Self { identity: self.identity.many_times(), ..self }
+    }
+
     /// The same listener for another call, one at a time.
     ///
     /// # Errors

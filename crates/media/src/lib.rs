@@ -31,7 +31,7 @@ pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAX_PSNR_DB, MAX_SSIM_DB, PictureQuality, QualityError, psnr, ssim, ssim_db, text_ssim};
 #[cfg(feature = "window")]
-pub use sink::window::{Button, ESCAPE, Notice, Overlay, WindowContent, WindowSink};
+pub use sink::window::{Button, ESCAPE, Notice, Overlay, WindowContent, WindowSink, WindowTile};
 pub use sink::{
     DiscardSink, IvfSink, Sink, SinkError, WebmSink, Y4mSink, open_sink, records_sound, sink_of_stream, sink_path,
 };

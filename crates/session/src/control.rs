@@ -28,6 +28,8 @@ pub enum CallKind {
     TwoWay,
     /// Pictures go from the listener to the joiner.
     FromListener,
+    /// No pictures: the joiner asks to enter a room.
+    Room,
 }
 
 impl CallKind {
@@ -36,11 +38,12 @@ impl CallKind {
             Self::OneWay => 1,
             Self::TwoWay => 2,
             Self::FromListener => 3,
+            Self::Room => 4,
         }
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        [Self::OneWay, Self::TwoWay, Self::FromListener].into_iter().find(|kind| kind.number() == number)
+        [Self::OneWay, Self::TwoWay, Self::FromListener, Self::Room].into_iter().find(|kind| kind.number() == number)
     }
 }
 

@@ -167,6 +167,9 @@ pub enum LiveError {
     /// The other end ended the call because it failed.
     #[error("the other end ended the call because it failed; see the message there")]
     PeerFailed,
+    /// The room has no place left.
+    #[error("the room is full; ask somebody to leave, or open another room")]
+    RoomFull,
     /// The receiver lacks the estimator of the sender's controller, or the decoder of its codec.
     #[error(
         "the other end lacks the estimator of this controller or the decoder of this codec; choose another --controller or codec, or update the other end"

@@ -154,6 +154,7 @@ impl Client {
             CallKind::OneWay => (true, false),
             CallKind::TwoWay => (true, true),
             CallKind::FromListener => (false, true),
+            CallKind::Room => (false, false),
         };
         let sending = if sends { vec![sending_end(connection, format)?] } else { Vec::new() };
         let receiving = (0..if receives { MAX_RECEIVED_STREAMS } else { 0 }).map(|_| receiving_end()).collect();

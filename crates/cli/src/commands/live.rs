@@ -189,7 +189,7 @@ pub struct ListeningArguments {
 pub struct RouteArguments {
     /// Send everything through the rendezvous, which hides this peer's address from the other.
     #[arg(long)]
-    relay_only: bool,
+    pub relay_only: bool,
 }
 
 impl RouteArguments {
@@ -267,6 +267,18 @@ impl ListeningArguments {
         let page = self.web.serve(&listener)?;
         let offers = Offers::new(rendezvous, self.reusable, self.show_ticket);
         Ok((listener, ListenerTicket::new(ticket, page, offers)))
+    }
+
+    /// Whether browsers may join.
+    pub fn web_is_given(&self) -> bool {
+        self.web.is_given()
+    }
+
+    /// Opens listeners for one call each, at the address of --listen and any port.
+    pub fn further_listeners(&self, route: RouteArguments) -> Result<impl FnMut() -> Result<Listener, LiveError>> {
+        let servers = self.rendezvous()?.as_deref().map(resolve).transpose()?.unwrap_or_default();
+        let address = SocketAddr::new(self.listen.ip(), 0);
+        Ok(move || Ok(Listener::bind(address, Identity::new()?)?.meeting_at(&servers, route.relay_only)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `lockstep talk`: a call in both directions.
 
+mod room;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -8,7 +10,7 @@ use clap::Args;
 use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, CallRecording, Finished, Freshness, Listener, LiveError, Loudspeaker, OpenSink,
+    CallHandle, CallKind, CallOptions, CallRecording, Entrance, Finished, Freshness, Listener, LiveError, Loudspeaker, OpenSink,
     OwnPicture, Presence, Receiving, RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{
@@ -46,6 +48,10 @@ pub struct TalkArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     route: RouteArguments,
+    /// Open a room for up to six people, who join one after the other with its ticket or codes; they need not write
+    /// --room.
+    #[arg(long, conflicts_with = "ticket")]
+    room: bool,
     /// Your name, as the other end's window shows it: letters, digits, `-` and `_`.
     #[arg(long)]
     name: Option<StreamName>,
@@ -80,9 +86,9 @@ pub struct TalkArguments {
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
     /// End the call if the peer is silent for this time. By default the call waits without limit, and resumes when the
-    /// peer is back.
-    #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
-    idle_seconds: Limit,
+    /// peer is back; `--room` waits for 30 s, and a person who is back enters again.
+    #[arg(long, value_name = "SECONDS", value_parser = limit)]
+    idle_seconds: Option<Limit>,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.
     #[arg(long, value_name = "PIXELS", default_value_t = MAX_PIXELS)]
     max_pixels: usize,
@@ -254,9 +260,9 @@ impl Talk {
         let open: OpenSink = if arguments.sink() == "window" {
             let (text, keys, handle) = (self.text.clone(), self.keys.clone(), self.handle.clone());
             let overlay = CallOverlay { own, text, keys, sharing: self.sharing.clone(), handle };
-            let mut window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
+            let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
             Box::new(move |name, _| {
-                window.set_name(name);
+                window.tile().set_name(name);
                 Ok(Box::new(window))
             })
         } else {
@@ -298,7 +304,7 @@ impl Talk {
             receiving: vec![Receiving { end: receiving, open_sink: open, loudspeaker }],
             length: arguments.seconds.map(Seconds::get),
             wait_limit: self.wait.0,
-            idle_limit: arguments.idle_seconds.0,
+            idle_limit: arguments.idle_seconds.and_then(|limit| limit.0),
             stop,
             freshness: Freshness::default(),
             handle: self.handle.clone(),
@@ -324,8 +330,10 @@ enum Peer {
 
 impl Talk {
     /// Joins the owner of `ticket`, and joins it again after it was restarted with the same ticket.
+    ///
+    /// A ticket of a room leads into the room.
     fn join(
-        &mut self,
+        mut self,
         service: &Service<'_>,
         arguments: &TalkArguments,
         ticket: &Ticket,
@@ -336,6 +344,11 @@ impl Talk {
             let of_call = arguments.of_call(number)?;
             let peer = arguments.route.peer(ticket.clone());
             let (reporter, finished) = self.call(&of_call, peer, Box::new(stop.clone()))?;
+            if matches!(finished.result, Err(LiveError::Ticket(TicketRefusal::OtherKind))) {
+                drop((reporter, finished));
+                let wait = Some(self.wait);
+                return room::run(self, arguments, Entrance::Enter(ticket.clone()), wait, Box::new(stop));
+            }
             let Some(error) = reason_to_rejoin(&finished, was_busy) else { return service.finish(reporter, finished) };
             notice(arguments.status, &format!("{error}; calling again"));
             was_busy = matches!(error, LiveError::Ticket(_));
@@ -416,6 +429,9 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         outputs: &outputs,
     };
     let outcome = match peer {
+        Peer::At(listener) if arguments.room => {
+            room::run(talk, arguments, Entrance::Open(listener), None, Box::new(stop))
+        }
         Peer::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
             let arguments = arguments.of_call(files.number())?;
             talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))

@@ -140,6 +140,12 @@ impl ListenerTicket {
         Self { ticket, page, offers, is_printed: false }
     }
 
+    /// The same ticket for several people, each of whom needs a code.
+    #[must_use]
+    pub fn for_many(self) -> Self {
+        Self { offers: Offers { is_reusable: true, ..self.offers }, ..self }
+    }
+
     /// Link of the page with the ticket in its fragment, which browsers send to no server.
     fn link(&self) -> Option<String> {
         self.page.as_ref().map(|page| format!("{page}#{}", self.ticket))

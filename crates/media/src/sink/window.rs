@@ -17,7 +17,7 @@ use eframe::{CreationContext, NativeOptions};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
-use self::view::View;
+use self::view::{Newest, View};
 use super::{Sink, SinkError};
 use crate::format::VideoFormat;
 
@@ -88,11 +88,15 @@ struct Plain;
 impl Overlay for Plain {}
 
 /// The pictures of one sink.
+#[derive(Default)]
 struct Tile {
     number: u64,
     name: String,
+    is_large: bool,
     /// The newest picture that is not drawn yet.
     picture: Option<Picture>,
+    /// Width and height on the display in pixels; `None` before the first picture.
+    shown_size: Option<(usize, usize)>,
 }
 
 /// What sinks and the window's thread share.
@@ -117,9 +121,41 @@ impl Shared {
 
 /// Shows pictures in a window. Sinks that are open at the same time share one window. A slow window skips pictures and
 /// does not delay its caller.
-pub struct WindowSink {
+///
+/// A tile without pictures takes room only if it has a name.
+pub struct WindowSink(WindowTile);
+
+/// The place of a sink's pictures in a window, for any thread.
+#[derive(Clone)]
+pub struct WindowTile {
     window: Arc<Shared>,
     number: u64,
+}
+
+impl WindowTile {
+    fn change<T>(&self, change: impl FnOnce(&mut Tile) -> T) -> Option<T> {
+        let changed = self.window.tiles().iter_mut().find(|tile| tile.number == self.number).map(change);
+        self.window.repaint();
+        changed
+    }
+
+    /// Sets the text in the corner of the pictures, such as a name.
+    pub fn set_name(&self, name: &str) {
+        self.change(|tile| name.clone_into(&mut tile.name));
+    }
+
+    /// Shows the pictures large, and those of other tiles small, if there are three or more. Among several large tiles
+    /// the first one is shown large.
+    pub fn set_large(&self, is_large: bool) {
+        self.change(|tile| tile.is_large = is_large);
+    }
+
+    /// Width and height of the pictures on the display, in pixels; `None` before the first picture.
+    #[must_use]
+    pub fn shown_size(&self) -> Option<(usize, usize)> {
+        let tiles = self.window.tiles();
+        tiles.iter().find(|tile| tile.number == self.number)?.shown_size
+    }
 }
 
 impl WindowSink {
@@ -132,9 +168,9 @@ impl WindowSink {
         if let Some(window) = newest.upgrade().filter(|window| !window.is_closed.load(Ordering::Acquire)) {
             let mut tiles = window.tiles();
             if let Some(number) = tiles.last().map(|tile| tile.number + 1) {
-                tiles.push(Tile { number, name: String::new(), picture: None });
+                tiles.push(Tile { number, ..Tile::default() });
                 drop(tiles);
-                return Ok(Self { window, number });
+                return Ok(Self(WindowTile { window, number }));
             }
         }
         Self::open_in(&mut newest, title, format, Box::new(Plain))
@@ -155,7 +191,7 @@ impl WindowSink {
         overlay: Box<dyn Overlay>,
     ) -> Result<Self, SinkError> {
         let window = Arc::new(Shared::default());
-        window.tiles().push(Tile { number: 0, name: String::new(), picture: None });
+        window.tiles().push(Tile::default());
         let (opened, outcome) = mpsc::sync_channel(1);
         let request = Request { title: title.to_owned(), size: size(format), window: window.clone(), overlay, opened };
         let failed = |_| SinkError::Display { reason: "the window system failed".to_owned() };
@@ -163,17 +199,16 @@ impl WindowSink {
         match outcome.recv().map_err(failed)? {
             Ok(()) => {
                 *newest = Arc::downgrade(&window);
-                Ok(Self { window, number: 0 })
+                Ok(Self(WindowTile { window, number: 0 }))
             }
             Err(reason) => Err(SinkError::Display { reason }),
         }
     }
 
-    /// Names the pictures; the name is shown in their corner.
-    pub fn set_name(&mut self, name: &str) {
-        if let Some(tile) = self.window.tiles().iter_mut().find(|tile| tile.number == self.number) {
-            name.clone_into(&mut tile.name);
-        }
+    /// The place of the pictures.
+    #[must_use]
+    pub fn tile(&self) -> WindowTile {
+        self.0.clone()
     }
 }
 
@@ -280,11 +315,18 @@ impl eframe::App for App {
                 context.send_viewport_cmd(ViewportCommand::Close);
                 return;
             }
-            tiles.iter_mut().map(|tile| (tile.number, tile.name.clone(), tile.picture.take())).collect()
+            let take = |tile: &mut Tile| {
+                let Tile { number, name, is_large, picture, .. } = tile;
+                Newest { number: *number, name: name.clone(), is_large: *is_large, picture: picture.take() }
+            };
+            tiles.iter_mut().map(take).collect()
         };
         self.view.take(context, pictures);
         for key in self.view.show(context, &self.overlay.content()) {
             self.overlay.pressed(key);
+        }
+        for tile in self.window.tiles().iter_mut() {
+            tile.shown_size = self.view.shown_size(tile.number);
         }
         context.request_repaint_after(READ_INTERVAL);
     }
@@ -299,15 +341,10 @@ impl eframe::App for App {
 
 impl Sink for WindowSink {
     fn show(&mut self, picture: &Picture, _: Timestamp) -> Result<(), SinkError> {
-        if self.window.is_closed.load(Ordering::Acquire) {
+        if self.0.window.is_closed.load(Ordering::Acquire) {
             return Err(SinkError::WindowClosed);
         }
-        let mut tiles = self.window.tiles();
-        let tile = tiles.iter_mut().find(|tile| tile.number == self.number).ok_or(SinkError::Finished)?;
-        tile.picture = Some(picture.clone());
-        drop(tiles);
-        self.window.repaint();
-        Ok(())
+        self.0.change(|tile| tile.picture = Some(picture.clone())).ok_or(SinkError::Finished)
     }
 
     fn is_live(&self) -> bool {
@@ -315,8 +352,9 @@ impl Sink for WindowSink {
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
-        self.window.tiles().retain(|tile| tile.number != self.number);
-        self.window.repaint();
+        let WindowTile { window, number } = &self.0;
+        window.tiles().retain(|tile| tile.number != *number);
+        window.repaint();
         Ok(())
     }
 }

@@ -13,6 +13,8 @@ use crate::colour;
 
 /// Share of the window's sides that the local picture takes.
 const OWN_SHARE: f32 = 0.25;
+/// Share of the window's height that the row of small pictures takes.
+const ROW_SHARE: f32 = 0.2;
 /// Distance of text and of the local picture from the edge, points.
 const MARGIN: f32 = 12.0;
 /// Seconds after the last movement of the mouse in which the buttons are visible.
@@ -33,11 +35,31 @@ const FULL_SCREEN: char = 'f';
 /// Smooth scaling in both directions.
 const SMOOTH: TextureOptions = TextureOptions { mipmap_mode: Some(TextureFilter::Linear), ..TextureOptions::LINEAR };
 
+/// The newest content of one sink.
+pub(super) struct Newest {
+    pub(super) number: u64,
+    pub(super) name: String,
+    pub(super) is_large: bool,
+    /// A picture that is not drawn yet.
+    pub(super) picture: Option<Picture>,
+}
+
 /// The texture of one sink.
+#[derive(Default)]
 struct Remote {
     number: u64,
     name: String,
+    is_large: bool,
     texture: Option<TextureHandle>,
+    /// Width and height on the display, pixels.
+    shown_size: Option<(usize, usize)>,
+}
+
+impl Remote {
+    /// Whether there is anything to show.
+    fn is_visible(&self) -> bool {
+        self.texture.is_some() || !self.name.is_empty()
+    }
 }
 
 /// The drawn content of a window, between two frames.
@@ -120,6 +142,21 @@ fn grid(room: Rect, count: usize) -> Vec<Rect> {
     (0..count).map(tile).collect()
 }
 
+/// Rectangles of `count` pictures in `room`: a grid, or, beside two or more others, one large picture over a row of small
+/// ones.
+fn places(room: Rect, count: usize, large: Option<usize>) -> Vec<Rect> {
+    let Some(large) = large.filter(|_| count > 2) else { return grid(room, count) };
+    let (upper, lower) = room.split_top_bottom_at_fraction(1.0 - ROW_SHARE);
+    let width = lower.width() / (count - 1) as f32;
+    let mut places: Vec<Rect> = (0..count - 1)
+        .map(|index| {
+            Rect::from_min_size(lower.min + vec2(index as f32 * width, 0.0), vec2(width, lower.height()))
+        })
+        .collect();
+    places.insert(large, upper);
+    places
+}
+
 /// Writes on a shade, and returns the room that both take.
 fn write(painter: &Painter, at: Pos2, align: Align2, text: &str, size: f32) -> Rect {
     let galley = painter.layout(text.to_owned(), FontId::proportional(size), WORDS, 0.9 * painter.clip_rect().width());
@@ -136,16 +173,16 @@ fn whole(is_mirrored: bool) -> Rect {
 }
 
 impl View {
-    /// Takes the newest picture of each sink, with its number and name.
-    pub(super) fn take(&mut self, context: &Context, pictures: Vec<(u64, String, Option<Picture>)>) {
-        self.remote.retain(|remote| pictures.iter().any(|(number, ..)| *number == remote.number));
-        for (number, name, picture) in pictures {
+    /// Takes the newest content of each sink.
+    pub(super) fn take(&mut self, context: &Context, newest: Vec<Newest>) {
+        self.remote.retain(|remote| newest.iter().any(|newest| newest.number == remote.number));
+        for Newest { number, name, is_large, picture } in newest {
             let place = self.remote.iter().position(|remote| remote.number == number).unwrap_or_else(|| {
-                self.remote.push(Remote { number, name: String::new(), texture: None });
+                self.remote.push(Remote { number, ..Remote::default() });
                 self.remote.len() - 1
             });
             let remote = &mut self.remote[place];
-            remote.name = name;
+            (remote.name, remote.is_large) = (name, is_large);
             if let Some(picture) = picture {
                 let image = image_of(context, &picture);
                 match &mut remote.texture {
@@ -154,6 +191,11 @@ impl View {
                 }
             }
         }
+    }
+
+    /// Width and height of a sink's pictures on the display, in pixels.
+    pub(super) fn shown_size(&self, number: u64) -> Option<(usize, usize)> {
+        self.remote.iter().find(|remote| remote.number == number)?.shown_size
     }
 
     /// Shows everything, and returns the keys that the user pressed, and those of the buttons.
@@ -200,6 +242,26 @@ impl View {
         context.send_viewport_cmd(ViewportCommand::Fullscreen(is_full_screen));
     }
 
+    /// The remote pictures, each with its name.
+    fn remote_pictures(&mut self, ui: &Ui) {
+        let (painter, scale) = (ui.painter(), ui.ctx().pixels_per_point());
+        let visible: Vec<&mut Remote> = self.remote.iter_mut().filter(|remote| remote.is_visible()).collect();
+        let large = visible.iter().position(|remote| remote.is_large);
+        let places = places(ui.max_rect(), visible.len(), large);
+        for (remote, place) in visible.into_iter().zip(places) {
+            let mut place = place;
+            if let Some(texture) = &remote.texture {
+                place = fit(place, texture.size_vec2());
+                painter.image(texture.id(), place, whole(false), Color32::WHITE);
+                remote.shown_size = Some(((scale * place.width()) as usize, (scale * place.height()) as usize));
+            }
+            if !remote.name.is_empty() {
+                let corner = place.left_bottom() + vec2(MARGIN, -MARGIN);
+                write(painter, corner, Align2::LEFT_BOTTOM, &remote.name, 15.0);
+            }
+        }
+    }
+
     fn pictures(&mut self, ui: &Ui, content: &WindowContent) {
         let (room, painter, context) = (ui.max_rect(), ui.painter(), ui.ctx());
         let notice = &content.notice;
@@ -207,20 +269,7 @@ impl View {
         if let Some(texture) = code {
             painter.image(texture.id(), fit(room.shrink(MARGIN), texture.size_vec2()), whole(false), Color32::WHITE);
         } else if !notice.replaces_pictures {
-            for (remote, tile) in self.remote.iter().zip(grid(room, self.remote.len())) {
-                let Some(texture) = &remote.texture else { continue };
-                let place = fit(tile, texture.size_vec2());
-                painter.image(texture.id(), place, whole(false), Color32::WHITE);
-                if !remote.name.is_empty() {
-                    write(
-                        painter,
-                        place.left_bottom() + vec2(MARGIN, -MARGIN),
-                        Align2::LEFT_BOTTOM,
-                        &remote.name,
-                        15.0,
-                    );
-                }
-            }
+            self.remote_pictures(ui);
         }
         if !notice.words.is_empty() {
             write(painter, room.center(), Align2::CENTER_CENTER, &notice.words, 22.0);
@@ -348,7 +397,9 @@ mod tests {
             buttons: vec![button('m', "Unmute"), button('q', "Leave")],
         };
         let app = move |context: &Context| {
-            view.take(context, vec![(0, "anna".to_owned(), Some(picture(320, 180))), (1, String::new(), None)]);
+            let picture = Some(picture(320, 180));
+            let anna = Newest { number: 0, name: "anna".to_owned(), is_large: false, picture };
+            view.take(context, vec![anna, Newest { number: 1, name: String::new(), is_large: false, picture: None }]);
             keys.borrow_mut().extend(view.show(context, &content));
         };
         (Harness::builder().with_size(vec2(640.0, 360.0)).with_step_dt(0.05).build(app), pressed)
@@ -411,6 +462,37 @@ mod tests {
         assert_eq!(sizes[2], vec![(533, 450); 5]);
         assert!((grid(room, 5)[3].left() - 533.3 / 2.0).abs() < 1.0, "the last row is centred");
         assert!(grid(room, 0).is_empty());
+    }
+
+    #[test]
+    fn large_picture_stands_over_a_row_of_the_others() {
+        let room = Rect::from_min_size(Pos2::ZERO, vec2(1_000.0, 500.0));
+        let sizes = |count, large| places(room, count, large).iter().map(Rect::size).collect::<Vec<_>>();
+        let small = vec2(500.0, 100.0);
+        assert_eq!(sizes(3, Some(1)), [small, vec2(1_000.0, 400.0), small]);
+        assert_eq!(sizes(2, Some(1)), sizes(2, None), "two stand side by side");
+        let corners: Vec<f32> = places(room, 3, Some(0)).iter().map(|place| place.left()).collect();
+        assert_eq!(corners, [0.0, 0.0, 500.0]);
+    }
+
+    #[test]
+    fn tile_knows_its_size_on_the_display_and_an_empty_one_takes_no_room() {
+        let mut view = View::default();
+        let mut sizes = Vec::new();
+        let newest = |number, picture| Newest { number, name: String::new(), is_large: false, picture };
+        let context = Context::default();
+        for _ in 0..2 {
+            let input = eframe::egui::RawInput {
+                screen_rect: Some(Rect::from_min_size(Pos2::ZERO, vec2(640.0, 360.0))),
+                ..Default::default()
+            };
+            let _ = context.run(input, |context| {
+                view.take(context, vec![newest(0, None), newest(1, Some(picture(320, 180)))]);
+                view.show(context, &WindowContent::default());
+            });
+            sizes = vec![view.shown_size(0), view.shown_size(1)];
+        }
+        assert_eq!(sizes, [None, Some((640, 360))]);
     }
 
     #[test]
