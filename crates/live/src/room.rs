@@ -98,9 +98,9 @@ pub struct RoomOptions {
     /// Loudspeaker for everyone's sound, if it is played.
     pub loudspeaker: Option<Loudspeaker>,
     /// Opens a listener for one call of one person.
-    pub listener: Box<dyn FnMut() -> Result<Listener, LiveError>>,
+    pub listener: Box<dyn FnMut() -> Result<Listener, LiveError> + Send>,
     /// Prepares the call with a person. Numbers start at 1 and are not reused.
-    pub seat: Box<dyn FnMut(u64) -> Result<Seat, LiveError>>,
+    pub seat: Box<dyn FnMut(u64) -> Result<Seat, LiveError> + Send>,
     /// Time after which this end leaves; `None` means no limit.
     pub length: Option<Duration>,
     /// Longest wait of a person who enters; `None` waits for ever.
@@ -333,13 +333,22 @@ fn enter(
             return Ok(None);
         }
         let is_late = wait_limit.is_some_and(|limit| since.elapsed() >= limit);
-        match result {
-            // Somebody else is at the door, or left it.
-            Err(LiveError::Ticket(TicketRefusal::Busy)) | Ok(_) if !is_late => thread::sleep(RETRY_INTERVAL),
-            Err(error) => return Err(error),
-            Ok(_) => return Err(LiveError::Ticket(TicketRefusal::Busy)),
+        let error = match result {
+            // The one before left the door.
+            Ok(_) => LiveError::Ticket(TicketRefusal::Busy),
+            Err(error) => error,
+        };
+        if is_late || !is_of_busy_door(&error) {
+            return Err(error);
         }
+        thread::sleep(RETRY_INTERVAL);
     }
+}
+
+/// Whether somebody else is at the door, or it closed after the one before.
+fn is_of_busy_door(error: &LiveError) -> bool {
+    let is_closed = matches!(error, LiveError::Restarted | LiveError::Connection(_) | LiveError::Silent { .. });
+    is_closed || matches!(error, LiveError::Ticket(TicketRefusal::Busy))
 }
 
 fn peer(ticket: Ticket, relay_only: bool) -> RemoteEnd {
@@ -359,8 +368,8 @@ struct Room {
     is_entering: bool,
     relay_only: bool,
     name: StreamName,
-    listener: Box<dyn FnMut() -> Result<Listener, LiveError>>,
-    seat: Box<dyn FnMut(u64) -> Result<Seat, LiveError>>,
+    listener: Box<dyn FnMut() -> Result<Listener, LiveError> + Send>,
+    seat: Box<dyn FnMut(u64) -> Result<Seat, LiveError> + Send>,
     idle_limit: Option<Duration>,
     handle: CallHandle,
     own: Presence,
@@ -617,7 +626,10 @@ impl Room {
     ) -> bool {
         self.last_number += 1;
         let started = self.start(self.last_number, person, peer, has_called);
-        started.map(|guest| self.guests.insert(self.last_number, guest)).map_err(|error| observer.failed(&error)).is_ok()
+        started
+            .map(|guest| self.guests.insert(self.last_number, guest))
+            .map_err(|error| observer.failed(&error))
+            .is_ok()
     }
 
     fn start(&mut self, number: u64, person: Person, peer: RemoteEnd, has_called: bool) -> Result<Guest, LiveError> {
@@ -657,17 +669,7 @@ impl Room {
             Ok(())
         })?;
         let (is_joined, is_replaced, told_size, wanted_size) = (false, false, None, None);
-        Ok(Guest {
-            person,
-            handle,
-            thread,
-            is_joined,
-            has_called,
-            is_replaced,
-            shown_size,
-            told_size,
-            wanted_size,
-        })
+        Ok(Guest { person, handle, thread, is_joined, has_called, is_replaced, shown_size, told_size, wanted_size })
     }
 
     fn joined(&mut self, number: u64, observer: &mut impl RoomObserver) {

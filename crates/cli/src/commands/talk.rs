@@ -10,8 +10,8 @@ use clap::Args;
 use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
-    CallHandle, CallKind, CallOptions, CallRecording, Entrance, Finished, Freshness, Listener, LiveError, Loudspeaker, OpenSink,
-    OwnPicture, Presence, Receiving, RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
+    CallHandle, CallKind, CallOptions, CallRecording, Entrance, Finished, Freshness, Listener, LiveError, Loudspeaker,
+    OpenSink, OwnPicture, Presence, Receiving, RemoteEnd, Sending, Stop, StreamName, Ticket, TicketRefusal,
 };
 use lockstep_media::{
     Overlay, SourceError, SourceOptions, WindowContent, WindowSink, open_sink, open_source, sink_path,

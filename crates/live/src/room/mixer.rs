@@ -174,8 +174,10 @@ mod tests {
     #[test]
     fn speaker_changes_after_a_second_and_stays_in_silence() {
         let mut tracks = Tracks::default();
-        let mut say = |tracks: &mut Tracks, frames, samples: &[(u64, i16)]| {
-            (0..frames).for_each(|_| drop(mixed(tracks, samples)));
+        let say = |tracks: &mut Tracks, frames, samples: &[(u64, i16)]| {
+            for _ in 0..frames {
+                mixed(tracks, samples);
+            }
             tracks.speaker.now
         };
         assert_eq!(say(&mut tracks, 100, &[(1, 0), (2, 0)]), None);

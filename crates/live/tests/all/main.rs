@@ -6,5 +6,6 @@ mod ends;
 mod own_codec;
 mod presence;
 mod replay;
+mod room;
 mod sound;
 mod survival;

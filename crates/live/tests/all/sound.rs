@@ -10,7 +10,14 @@ use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource, Tone};
 
 /// Counts the loud frames of 20 ms; if the flag is set, `finish` fails.
 #[derive(Clone, Default)]
-struct LoudFrames(Arc<Mutex<usize>>, bool);
+pub struct LoudFrames(Arc<Mutex<usize>>, bool);
+
+impl LoudFrames {
+    /// Loud frames so far.
+    pub fn count(&self) -> usize {
+        *self.0.lock().unwrap()
+    }
+}
 
 impl SoundSink for LoudFrames {
     fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {

@@ -149,9 +149,7 @@ fn places(room: Rect, count: usize, large: Option<usize>) -> Vec<Rect> {
     let (upper, lower) = room.split_top_bottom_at_fraction(1.0 - ROW_SHARE);
     let width = lower.width() / (count - 1) as f32;
     let mut places: Vec<Rect> = (0..count - 1)
-        .map(|index| {
-            Rect::from_min_size(lower.min + vec2(index as f32 * width, 0.0), vec2(width, lower.height()))
-        })
+        .map(|index| Rect::from_min_size(lower.min + vec2(index as f32 * width, 0.0), vec2(width, lower.height())))
         .collect();
     places.insert(large, upper);
     places
