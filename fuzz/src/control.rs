@@ -12,4 +12,5 @@ pub fn run(data: &[u8]) {
     let parts = || stream.chunks(usize::from(length).max(1));
     bounded(MEMORY, || lockstep_live::fuzzing::read_messages(parts()));
     bounded(MEMORY, || lockstep_live::fuzzing::read_application_messages(parts()));
+    bounded(MEMORY, || lockstep_live::fuzzing::read_room_message(data));
 }

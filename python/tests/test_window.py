@@ -55,7 +55,7 @@ def talk(arguments: list[str], log: Path, display: str | None = None) -> Iterato
     unset = {name: value for name, value in os.environ.items() if name not in {"DISPLAY", "WAYLAND_DISPLAY"}}
     environment = unset | ({"DISPLAY": display} if display else {})
     with log.open("wb") as output:
-        command = [lockstep_command(), "talk", *SILENT, *arguments]
+        command = [lockstep_command(), "talk", *arguments]
         with subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
         ) as process:
@@ -80,8 +80,17 @@ def until(condition: str, log: Path, found: re.Pattern[str]) -> str:
 
 def test_window_shows_the_other_end_and_shares_the_screen(display: str, tmp_path: Path) -> None:
     here, there, shown = tmp_path / "here.log", tmp_path / "there.log", tmp_path / "shown.ivf"
-    listening = ["--listen", "127.0.0.1:0", "--source", "generated:320x180@15", "--screen", "--name", "anna"]
-    joining = ["--no-window", "--source", "generated:page:640x360@15", "--sink", str(shown), "--status", "none"]
+    listening = [*SILENT, "--listen", "127.0.0.1:0", "--source", "generated:320x180@15", "--screen", "--name", "anna"]
+    joining = [
+        *SILENT,
+        "--no-window",
+        "--source",
+        "generated:page:640x360@15",
+        "--sink",
+        str(shown),
+        "--status",
+        "none",
+    ]
     with talk(listening, here, display):
         ticket = until("no ticket", here, TICKET)
         with talk([ticket, *joining], there):
@@ -99,3 +108,39 @@ def test_window_shows_the_other_end_and_shares_the_screen(display: str, tmp_path
                 time.sleep(0.1)
     header = shown.read_bytes()[:32]
     assert struct.unpack_from("<HH", header, 12) == SCREEN, "the other end saw the whole screen"
+
+
+def test_window_of_a_room_shows_the_person_who_speaks_large(display: str, tmp_path: Path) -> None:
+    here = tmp_path / "here.log"
+    opening = [
+        "--audio",
+        "none",
+        "--audio-output",
+        "nowhere",
+        "--room",
+        "--listen",
+        "127.0.0.1:0",
+        "--source",
+        "generated:320x180@15",
+        "--name",
+        "anna",
+    ]
+    with contextlib.ExitStack() as people:
+        people.enter_context(talk(opening, here, display))
+        ticket = until("no ticket", here, TICKET)
+        others = {
+            "bruno": "generated:terminal:320x180@5",
+            "clara": "generated:page:320x180@5",
+            "dora": "generated:160x90@5",
+        }
+        for name, source in others.items():
+            sound = ["--audio", "tone" if name == "clara" else "none", "--audio-output", "none"]
+            there = tmp_path / f"{name}.log"
+            joining = [ticket, "--no-window", "--source", source, "--status", "none", "--name", name]
+            people.enter_context(talk([*joining, *sound], there))
+            until(f"{name} is missing", here, re.compile(f"{name} is there"))
+        # The light page fills four fifths of the window's height, in place of a quarter of a grid.
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline and np.mean(screenshot(display) > 200) < 0.2:
+            time.sleep(0.2)
+        assert np.mean(screenshot(display) > 200) > 0.2, here.read_text(errors="replace")[-500:]

@@ -83,7 +83,7 @@ impl Captions {
     /// What is notable about one of several people: a slow network, and what is switched off there.
     pub fn of_person(&mut self, sample: &Sample) -> String {
         let quality = self.quality.of(sample);
-        let mut parts = Vec::from_iter((quality != GOOD).then_some(quality));
+        let mut parts = Vec::from_iter((quality != GOOD).then_some("slow network"));
         if let Some(inbound) = &sample.first.inbound {
             parts.extend(inbound.recording.then_some("records"));
             parts.extend(inbound.muted.then_some("muted"));

@@ -92,6 +92,7 @@ pub mod fuzzing {
     #[cfg(feature = "web")]
     pub use crate::http3::read_streams;
     pub use crate::rendezvous::{messages, read_message};
+    pub use crate::room::read_message as read_room_message;
     pub use lockstep_session::control::read_messages;
     pub use lockstep_session::messages::read_messages as read_application_messages;
     pub use lockstep_session::ticket::text_of as ticket_of;

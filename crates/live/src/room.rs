@@ -74,6 +74,14 @@ const SIZE_INTERVAL: Duration = Duration::from_secs(1);
 /// Events that may wait for the room's loop; beyond this, calls wait.
 const EVENT_QUEUE: usize = 1_024;
 
+/// Reads a message of a room, for the fuzzer.
+#[doc(hidden)]
+pub fn read_message(payload: &[u8]) {
+    if let Ok(message) = RoomMessage::read(payload) {
+        assert_eq!(RoomMessage::read(message.to_string().as_bytes()), Ok(message));
+    }
+}
+
 /// How an end gets into a room.
 #[derive(Debug)]
 pub enum Entrance {

@@ -275,7 +275,10 @@ impl ListeningArguments {
     }
 
     /// Opens listeners for one call each, at the address of --listen and any port.
-    pub fn further_listeners(&self, route: RouteArguments) -> Result<impl FnMut() -> Result<Listener, LiveError>> {
+    pub fn further_listeners(
+        &self,
+        route: RouteArguments,
+    ) -> Result<impl FnMut() -> Result<Listener, LiveError> + Send + use<>> {
         let servers = self.rendezvous()?.as_deref().map(resolve).transpose()?.unwrap_or_default();
         let address = SocketAddr::new(self.listen.ip(), 0);
         Ok(move || Ok(Listener::bind(address, Identity::new()?)?.meeting_at(&servers, route.relay_only)))

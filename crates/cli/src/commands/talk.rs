@@ -347,7 +347,8 @@ impl Talk {
             if matches!(finished.result, Err(LiveError::Ticket(TicketRefusal::OtherKind))) {
                 drop((reporter, finished));
                 let wait = Some(self.wait);
-                return room::run(self, arguments, Entrance::Enter(ticket.clone()), wait, Box::new(stop));
+                room::run(self, arguments, Entrance::Enter(ticket.clone()), wait, Box::new(stop))?;
+                return Ok(service.interruption.check()?);
             }
             let Some(error) = reason_to_rejoin(&finished, was_busy) else { return service.finish(reporter, finished) };
             notice(arguments.status, &format!("{error}; calling again"));
@@ -431,6 +432,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
     let outcome = match peer {
         Peer::At(listener) if arguments.room => {
             room::run(talk, arguments, Entrance::Open(listener), None, Box::new(stop))
+                .and_then(|()| Ok(interruption.check()?))
         }
         Peer::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
             let arguments = arguments.of_call(files.number())?;

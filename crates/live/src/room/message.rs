@@ -76,7 +76,7 @@ impl FromStr for RoomMessage {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let words: Vec<&str> = text.split(' ').collect();
+        let words: Vec<&str> = text.splitn(4, ' ').collect();
         let ticket = |text: &str| text.parse::<Ticket>().map_err(|_| Malformed);
         let pixels = |text: &str| text.parse::<usize>().map_err(|_| Malformed);
         Ok(match words[..] {

@@ -240,14 +240,17 @@ impl View {
         context.send_viewport_cmd(ViewportCommand::Fullscreen(is_full_screen));
     }
 
-    /// The remote pictures, each with its name.
-    fn remote_pictures(&mut self, ui: &Ui) {
+    /// The remote pictures, each with its name. Returns the place of the local one, if it stands among them.
+    fn remote_pictures(&mut self, ui: &Ui) -> Option<Rect> {
         let (painter, scale) = (ui.painter(), ui.ctx().pixels_per_point());
         let visible: Vec<&mut Remote> = self.remote.iter_mut().filter(|remote| remote.is_visible()).collect();
         let large = visible.iter().position(|remote| remote.is_large);
-        let places = places(ui.max_rect(), visible.len(), large);
-        for (remote, place) in visible.into_iter().zip(places) {
-            let mut place = place;
+        // In the corner the local picture would cover small ones.
+        let is_among_them = visible.len() > 2;
+        let mut places = places(ui.max_rect(), visible.len() + usize::from(is_among_them), large);
+        let own_place = places.pop_if(|_| is_among_them);
+        for (remote, tile) in visible.into_iter().zip(places) {
+            let mut place = tile;
             if let Some(texture) = &remote.texture {
                 place = fit(place, texture.size_vec2());
                 painter.image(texture.id(), place, whole(false), Color32::WHITE);
@@ -255,9 +258,10 @@ impl View {
             }
             if !remote.name.is_empty() {
                 let corner = place.left_bottom() + vec2(MARGIN, -MARGIN);
-                write(painter, corner, Align2::LEFT_BOTTOM, &remote.name, 15.0);
+                write(&painter.with_clip_rect(tile), corner, Align2::LEFT_BOTTOM, &remote.name, 15.0);
             }
         }
+        own_place
     }
 
     fn pictures(&mut self, ui: &Ui, content: &WindowContent) {
@@ -266,9 +270,9 @@ impl View {
         let code = self.notice.texture(context, notice.picture.as_ref(), TextureOptions::NEAREST);
         if let Some(texture) = code {
             painter.image(texture.id(), fit(room.shrink(MARGIN), texture.size_vec2()), whole(false), Color32::WHITE);
-        } else if !notice.replaces_pictures {
-            self.remote_pictures(ui);
         }
+        let is_covered = notice.picture.is_some() || notice.replaces_pictures;
+        let own_place = if is_covered { None } else { self.remote_pictures(ui) };
         if !notice.words.is_empty() {
             write(painter, room.center(), Align2::CENTER_CENTER, &notice.words, 22.0);
         }
@@ -282,7 +286,8 @@ impl View {
         }
         if let Some(texture) = self.own.texture(context, content.own.as_ref(), SMOOTH) {
             let size = fit(Rect::from_min_size(Pos2::ZERO, OWN_SHARE * room.size()), texture.size_vec2()).size();
-            let place = Rect::from_min_size(corner - size, size);
+            let in_corner = Rect::from_min_size(corner - size, size);
+            let place = own_place.map_or(in_corner, |tile| fit(tile, texture.size_vec2()));
             painter.image(texture.id(), place, whole(content.is_mirrored), Color32::WHITE);
             painter.rect_stroke(
                 place,
