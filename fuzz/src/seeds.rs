@@ -284,6 +284,7 @@ fn calls() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         secret: [9; 16],
         addresses: addresses.into(),
         rendezvous: Vec::new(),
+        is_room: false,
     };
     let met = Ticket { rendezvous: addresses.into(), ..plain.clone() };
     let web = Ticket { key: ListenerKey::CertificateHash([7; 32]), ..plain.clone() };

@@ -115,7 +115,7 @@ fn people_join_a_room_with_its_ticket_alone_and_each_has_a_file() {
 
 #[test]
 fn room_comes_together_again_after_the_opener_was_away() {
-    let (mut anna, ticket) = opened(&[]);
+    let (anna, ticket) = opened(&[]);
     let mut others = ["bruno", "clara"].map(|name| Person::start(name, &[&ticket]));
     for person in &mut others {
         person.wait_for("notice", " is there");

@@ -176,7 +176,8 @@ impl Peer {
     #[must_use]
     pub fn ticket(identity: &Identity, addresses: &[SocketAddr], servers: &[SocketAddr]) -> Ticket {
         let addresses = addresses.iter().copied().take(MAX_ADDRESSES).collect();
-        Ticket { key: identity.key(), secret: identity.secret(), addresses, rendezvous: servers.to_vec() }
+        let (key, secret, rendezvous) = (identity.key(), identity.secret(), servers.to_vec());
+        Ticket { key, secret, addresses, rendezvous, is_room: false }
     }
 }
 

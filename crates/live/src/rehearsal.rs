@@ -379,7 +379,8 @@ impl World {
         let origin = Clock::start().origin();
         let identity = Identity::new().expect("there are random numbers");
         let rendezvous = if meet.by_rendezvous { vec![SERVER] } else { Vec::new() };
-        let ticket = Ticket { key: identity.key(), secret: identity.secret(), addresses: vec![address(2)], rendezvous };
+        let (key, secret, addresses) = (identity.key(), identity.secret(), vec![address(2)]);
+        let ticket = Ticket { key, secret, addresses, rendezvous, is_room: false };
         let now = Timestamp::ZERO;
         let listener = Self::listening(&identity, &ticket, meet, cast, origin, now);
         let joiner = Self::joining(&ticket, meet, cast, origin, now, address(1));

@@ -69,7 +69,8 @@ impl Listener {
         addresses.extend(self.sockets.addresses()?);
         addresses.truncate(if self.hidden { 0 } else { MAX_ADDRESSES });
         let rendezvous = self.rendezvous.clone();
-        Ok(Ticket { key: self.identity.key(), secret: self.identity.secret(), addresses, rendezvous })
+        let (key, secret) = (self.identity.key(), self.identity.secret());
+        Ok(Ticket { key, secret, addresses, rendezvous, is_room: false })
     }
 
     /// Opens sessions for pages without WebTransport, with this listener and those for its next calls.

@@ -30,6 +30,8 @@ const PREFIX: &str = "LOCKSTEP-";
 const VERSION: u8 = 1;
 const VERSION_WITH_RENDEZVOUS: u8 = 2;
 const VERSION_WITH_CERTIFICATE: u8 = 3;
+/// Bit of the version's byte in a ticket of a room.
+const ROOM: u8 = 0x80;
 const CHECKSUM: usize = 4;
 /// Most addresses in a ticket: those of a machine with a few networks. All are tried at once.
 pub const MAX_ADDRESSES: usize = 8;
@@ -71,6 +73,8 @@ pub struct Ticket {
     pub addresses: Vec<SocketAddr>,
     /// Addresses of one rendezvous, up to [`MAX_SERVERS`]; empty without a rendezvous.
     pub rendezvous: Vec<SocketAddr>,
+    /// Whether it leads to the door of a room.
+    pub is_room: bool,
 }
 
 /// Why a text is not a ticket.
@@ -97,7 +101,7 @@ impl Ticket {
             ListenerKey::PublicKey(_) if self.rendezvous.is_empty() => VERSION,
             ListenerKey::PublicKey(_) => VERSION_WITH_RENDEZVOUS,
         };
-        let mut bytes = vec![version];
+        let mut bytes = vec![version | if self.is_room { ROOM } else { 0 }];
         bytes.extend(self.key.bytes());
         bytes.extend(self.secret);
         write_addresses(&mut bytes, &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)]);
@@ -195,12 +199,13 @@ impl FromStr for Ticket {
             return Err(TicketError::Damaged);
         }
         let mut rest = body;
-        let [version] = take(&mut rest)?;
+        let [number] = take(&mut rest)?;
+        let (version, is_room) = (number & !ROOM, number & ROOM != 0);
         let servers = match version {
             VERSION => 0..=0,
             VERSION_WITH_RENDEZVOUS => 1..=MAX_SERVERS,
             VERSION_WITH_CERTIFICATE => 0..=MAX_SERVERS,
-            _ => return Err(TicketError::Version(version)),
+            _ => return Err(TicketError::Version(number)),
         };
         let (key, secret) = (take(&mut rest)?, take(&mut rest)?);
         let key = match version {
@@ -212,7 +217,8 @@ impl FromStr for Ticket {
         if addresses.is_empty() && rendezvous.is_empty() {
             return Err(TicketError::Damaged);
         }
-        if rest.is_empty() { Ok(Self { key, secret, addresses, rendezvous }) } else { Err(TicketError::Damaged) }
+        let ticket = Self { key, secret, addresses, rendezvous, is_room };
+        if rest.is_empty() { Ok(ticket) } else { Err(TicketError::Damaged) }
     }
 }
 
@@ -227,6 +233,7 @@ mod tests {
             secret: [9; 16],
             addresses: addresses.into(),
             rendezvous: Vec::new(),
+            is_room: false,
         }
     }
 
@@ -288,9 +295,11 @@ mod tests {
             ["198.51.100.1:4610", "[2001:db8::1]:4610"].map(|text| text.parse().expect("an address")).into();
         for addresses in [ticket().addresses, Vec::new()] {
             for key in [ListenerKey::PublicKey([7; 32]), ListenerKey::CertificateHash([7; 32])] {
-                let (addresses, rendezvous) = (addresses.clone(), rendezvous.clone());
-                let ticket = Ticket { key, addresses, rendezvous, ..ticket() };
-                assert_eq!(ticket.to_string().parse(), Ok(ticket));
+                for is_room in [false, true] {
+                    let (addresses, rendezvous) = (addresses.clone(), rendezvous.clone());
+                    let ticket = Ticket { key, addresses, rendezvous, is_room, ..ticket() };
+                    assert_eq!(ticket.to_string().parse(), Ok(ticket));
+                }
             }
         }
         let plain = ticket().to_string();

@@ -375,7 +375,7 @@ mod tests {
 
     fn ticket(key: ListenerKey) -> String {
         let addresses = vec!["192.0.2.7:4600".parse().expect("an address")];
-        Ticket { key, secret: [9; 16], addresses, rendezvous: Vec::new() }.to_string()
+        Ticket { key, secret: [9; 16], addresses, rendezvous: Vec::new(), is_room: false }.to_string()
     }
 
     fn created(ticket: &str) -> Value {

@@ -330,10 +330,8 @@ enum Peer {
 
 impl Talk {
     /// Joins the owner of `ticket`, and joins it again after it was restarted with the same ticket.
-    ///
-    /// A ticket of a room leads into the room.
     fn join(
-        mut self,
+        &mut self,
         service: &Service<'_>,
         arguments: &TalkArguments,
         ticket: &Ticket,
@@ -344,12 +342,6 @@ impl Talk {
             let of_call = arguments.of_call(number)?;
             let peer = arguments.route.peer(ticket.clone());
             let (reporter, finished) = self.call(&of_call, peer, Box::new(stop.clone()))?;
-            if matches!(finished.result, Err(LiveError::Ticket(TicketRefusal::OtherKind))) {
-                drop((reporter, finished));
-                let wait = Some(self.wait);
-                room::run(self, arguments, Entrance::Enter(ticket.clone()), wait, Box::new(stop))?;
-                return Ok(service.interruption.check()?);
-            }
             let Some(error) = reason_to_rejoin(&finished, was_busy) else { return service.finish(reporter, finished) };
             notice(arguments.status, &format!("{error}; calling again"));
             was_busy = matches!(error, LiveError::Ticket(_));
@@ -430,14 +422,15 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
         outputs: &outputs,
     };
     let outcome = match peer {
-        Peer::At(listener) if arguments.room => {
-            room::run(talk, arguments, Entrance::Open(listener), None, Box::new(stop))
-                .and_then(|()| Ok(interruption.check()?))
-        }
+        Peer::At(listener) if arguments.room => room::run(talk, arguments, Entrance::Open(listener), Box::new(stop))
+            .and_then(|()| Ok(interruption.check()?)),
         Peer::At(listener) => service.serve(listener, stop.clone(), |listener, files| {
             let arguments = arguments.of_call(files.number())?;
             talk.call(&arguments, RemoteEnd::At(listener), Box::new(stop.clone()))
         }),
+        Peer::Of(ticket) if ticket.is_room => {
+            room::run(talk, arguments, Entrance::Enter(ticket), Box::new(stop)).and_then(|()| Ok(interruption.check()?))
+        }
         Peer::Of(ticket) => talk.join(&service, arguments, &ticket, stop),
     };
     drop(keyboard);

@@ -140,10 +140,11 @@ impl ListenerTicket {
         Self { ticket, page, offers, is_printed: false }
     }
 
-    /// The same ticket for several people, each of whom needs a code.
+    /// The same as the ticket of a room, for several people, each of whom needs a code.
     #[must_use]
-    pub fn for_many(self) -> Self {
-        Self { offers: Offers { is_reusable: true, ..self.offers }, ..self }
+    pub fn of_room(self) -> Self {
+        let ticket = Ticket { is_room: true, ..self.ticket };
+        Self { ticket, offers: Offers { is_reusable: true, ..self.offers }, ..self }
     }
 
     /// Link of the page with the ticket in its fragment, which browsers send to no server.

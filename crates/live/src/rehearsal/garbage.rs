@@ -128,7 +128,7 @@ proptest! {
         prop_assume!(addresses.iter().all(|address| !address.ip().is_unspecified()));
         let rendezvous = addresses[..addresses.len().min(servers)].to_vec();
         let key = if certified { ListenerKey::CertificateHash(key) } else { ListenerKey::PublicKey(key) };
-        let ticket = Ticket { key, secret, addresses, rendezvous };
+        let ticket = Ticket { key, secret, addresses, rendezvous, is_room: false };
         let text = ticket.to_string();
         prop_assert_eq!(text.parse(), Ok(ticket));
         let mut letters = text.into_bytes();

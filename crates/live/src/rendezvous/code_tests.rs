@@ -29,7 +29,7 @@ fn address(last: u8) -> SocketAddr {
 fn ticket() -> Ticket {
     let v6 = SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7], 4600));
     let (addresses, rendezvous) = (vec![v6; MAX_ADDRESSES], vec![v6; MAX_SERVERS]);
-    Ticket { key: ListenerKey::PublicKey([7; 32]), secret: [9; 16], addresses, rendezvous }
+    Ticket { key: ListenerKey::PublicKey([7; 32]), secret: [9; 16], addresses, rendezvous, is_room: false }
 }
 
 /// An end of a code.

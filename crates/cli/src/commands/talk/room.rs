@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -22,7 +23,7 @@ use lockstep_units::Timestamp;
 
 use super::{CallOverlay, Talk, TalkArguments};
 use crate::captions::Captions;
-use crate::commands::live::{Limit, connection_id, limit, menu_runner};
+use crate::commands::live::{connection_id, limit, menu_runner};
 use crate::commands::live_sound::{LiveSound, MissingDevices};
 use crate::commands::tickets::ListenerTicket;
 use crate::reporter::{CallText, Screen, ScreenLine, SharedCallText, StatusArgument, notice};
@@ -30,6 +31,9 @@ use crate::reporter::{CallText, Screen, ScreenLine, SharedCallText, StatusArgume
 /// Default silence in seconds after which a person is not in the room any more. The person's program enters again when
 /// it is back.
 const IDLE_SECONDS: &str = "30";
+
+/// Longest wait for the name of a person who came. It comes with the first hello.
+const NAME_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is known of a person.
 #[derive(Default)]
@@ -39,7 +43,8 @@ struct Card {
     words: String,
     details: String,
     tile: Option<WindowTile>,
-    has_joined: bool,
+    /// When the person came; `None` for one who is expected.
+    joined_at: Option<Instant>,
     /// Whether the arrival was printed.
     is_greeted: bool,
 }
@@ -69,7 +74,7 @@ impl People {
         let mut cards = self.cards();
         let Some(card) = cards.get_mut(&number) else { return };
         change(card);
-        if let Some(tile) = card.tile.as_ref().filter(|_| card.has_joined) {
+        if let Some(tile) = card.tile.as_ref().filter(|_| card.joined_at.is_some()) {
             tile.set_name(&card.title(number));
         }
     }
@@ -142,7 +147,7 @@ impl RoomReporter {
 
 impl RoomObserver for RoomReporter {
     fn joined(&mut self, person: u64) {
-        self.people.change(person, |card| card.has_joined = true);
+        self.people.change(person, |card| card.joined_at = Some(Instant::now()));
         self.print_ticket();
     }
 
@@ -165,9 +170,9 @@ impl RoomObserver for RoomReporter {
 
     fn at(&mut self, own: Presence, speaker: Option<u64>) {
         let (mut arrived, mut titles, mut details) = (Vec::new(), Vec::new(), Vec::new());
-        for (&number, card) in self.people.cards().iter_mut().filter(|(_, card)| card.has_joined) {
-            // The name comes with the first hello, shortly after the person.
-            if !card.details.is_empty() && !std::mem::replace(&mut card.is_greeted, true) {
+        for (&number, card) in self.people.cards().iter_mut().filter(|(_, card)| card.joined_at.is_some()) {
+            let is_known = !card.name.is_empty() || card.joined_at.is_some_and(|at| at.elapsed() >= NAME_LIMIT);
+            if is_known && !std::mem::replace(&mut card.is_greeted, true) {
                 arrived.push(format!("{} is there", card.name(number)));
             }
             titles.push(card.title(number));
@@ -204,15 +209,9 @@ fn check(arguments: &TalkArguments) -> Result<()> {
 }
 
 /// Takes part in a room until this end leaves.
-pub(super) fn run(
-    talk: Talk,
-    arguments: &TalkArguments,
-    entrance: Entrance,
-    wait: Option<Limit>,
-    stop: Stop,
-) -> Result<()> {
+pub(super) fn run(talk: Talk, arguments: &TalkArguments, entrance: Entrance, stop: Stop) -> Result<()> {
     check(arguments)?;
-    let Talk { clock, control, handle, keys, text, sharing, ticket, .. } = talk;
+    let Talk { clock, control, wait, handle, keys, text, sharing, ticket, .. } = talk;
     let status = arguments.status;
     let mut missing = MissingDevices::default();
     let microphone = arguments.speaking.open(LiveSound::Device(&mut missing), status)?;
@@ -253,7 +252,7 @@ pub(super) fn run(
             shown_size: Box::new(move || shown.as_ref()?.shown_size()),
         })
     };
-    let ticket = ticket.map(|ticket| Arc::new(Mutex::new(ticket.for_many())));
+    let ticket = ticket.map(|ticket| Arc::new(Mutex::new(ticket.of_room())));
     let mut reporter = RoomReporter { status, screen: Screen::start()?, people, text, ticket };
     reporter.print_ticket();
     let idle_limit = match arguments.idle_seconds {
@@ -270,7 +269,7 @@ pub(super) fn run(
         listener: Box::new(arguments.listening.further_listeners(arguments.route)?),
         seat: Box::new(seat),
         length: arguments.seconds.map(Seconds::get),
-        wait_limit: wait.and_then(|wait| wait.0),
+        wait_limit: wait.0,
         idle_limit: idle_limit.0,
         stop,
         handle,

@@ -337,7 +337,8 @@ pub fn moving(ticket: &Ticket, moved: Move, mut is_over: impl FnMut() -> bool + 
 pub fn plain_sockets() -> ((UdpSocket, Ticket), UdpSocket) {
     let [far, near] = [(); 2].map(|()| UdpSocket::bind(loopback()).expect("a port is free"));
     let addresses = vec![far.local_addr().expect("it is bound")];
-    let ticket = Ticket { key: ListenerKey::PublicKey([0; 32]), secret: [0; 16], addresses, rendezvous: Vec::new() };
+    let (key, secret) = (ListenerKey::PublicKey([0; 32]), [0; 16]);
+    let ticket = Ticket { key, secret, addresses, rendezvous: Vec::new(), is_room: false };
     ((far, ticket), near)
 }
 

@@ -257,7 +257,7 @@ impl View {
                 remote.shown_size = Some(((scale * place.width()) as usize, (scale * place.height()) as usize));
             }
             if !remote.name.is_empty() {
-                let corner = place.left_bottom() + vec2(MARGIN, -MARGIN);
+                let corner = place.left_bottom() + 0.5 * vec2(MARGIN, -MARGIN);
                 write(&painter.with_clip_rect(tile), corner, Align2::LEFT_BOTTOM, &remote.name, 15.0);
             }
         }
