@@ -3,8 +3,8 @@
 //! Keys are raw public keys (RFC 7250): a ticket names the key itself, so no certificate is needed. Browsers require a
 //! certificate. A listener for them shows one to every joiner, and its ticket names the certificate's hash.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -39,6 +39,8 @@ const CERTIFICATE_LIFE: Duration = Duration::from_secs(14 * 24 * 3_600);
 const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(10 * 60);
 /// A standing identity replaces its certificate when less than this remains.
 const CERTIFICATE_RENEWED: Duration = Duration::from_secs(24 * 3_600);
+/// Longest file of a standing identity, several times what is written.
+const MAX_FILE_BYTES: u64 = 16 << 10;
 /// DER prefix of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4).
 const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
@@ -197,7 +199,7 @@ impl Identity {
 
     /// The identity in the file at `path`, and its certificate; `None` if the file does not exist.
     fn read(path: &Path) -> Result<Option<(Self, Option<Certificate>)>, LiveError> {
-        let text = match fs::read_to_string(path) {
+        let text = match read_text(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(wrong_file(path, &error)),
@@ -309,6 +311,18 @@ impl Identity {
         config.max_early_data_size = 0;
         Ok(config)
     }
+}
+
+/// Reads a regular file of at most [`MAX_FILE_BYTES`].
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let wrong = |reason| std::io::Error::new(ErrorKind::InvalidData, reason);
+    // A pipe that nobody writes would block.
+    if !fs::metadata(path)?.is_file() {
+        return Err(wrong("it is not a regular file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES { Err(wrong("it is too long for a key of Lockstep")) } else { Ok(text) }
 }
 
 /// An error about the file at `path`.
@@ -461,6 +475,19 @@ mod tests {
             fs::write(&path, damaged).expect("it can be written");
             let second = Identity::standing_for_browsers(&path).expect("it can be made");
             assert!(second.secret() == first.secret() && second.key() != first.key());
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn endless_file_or_pipe_is_no_identity() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (long, pipe) = (folder.path().join("long"), folder.path().join("pipe"));
+        File::create(&long).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        for (path, reason) in [(&long, "too long"), (&pipe, "not a regular file")] {
+            let error = Identity::standing(path).err().expect("no key").to_string();
+            assert!(error.contains(reason), "{error}");
         }
     }
 

@@ -15,6 +15,9 @@ const HEADER_BYTES: u16 = 32;
 const COUNT_OFFSET: u64 = 24;
 /// Maximum length of a frame, bytes. It exceeds the largest VP8 picture at the finest quantizer.
 const MAX_FRAME: u32 = 1 << 29;
+/// Most empty frames beyond the number of others. A decoder repeats the last picture for each, so 12 bytes become a whole
+/// picture. Writers use them for frames that an encoder dropped; this many are five minutes at 30 per second.
+const MAX_EMPTY: u64 = 9_000;
 /// Memory reserved for a frame before its bytes arrive. Larger frames grow as they are read.
 const INITIAL_CAPACITY: usize = 1 << 20;
 /// VP8, the only supported codec.
@@ -64,6 +67,18 @@ pub enum IvfError {
         /// Length of the file, bytes.
         offset: u64,
     },
+    /// More frames are empty than a writer drops.
+    #[error(
+        "ivf frame {frame} at byte {offset} is empty, and so are {limit} before it; the file is damaged from there on"
+    )]
+    EmptyFrames {
+        /// Number of the frame, from zero.
+        frame: u64,
+        /// Offset of its header.
+        offset: u64,
+        /// Empty frames that were read.
+        limit: u64,
+    },
     /// A frame is longer than any VP8 frame.
     #[error("ivf frame {frame} at byte {offset} has {length} bytes, more than {MAX_FRAME}")]
     FrameLength {
@@ -101,6 +116,8 @@ pub struct IvfReader<R> {
     header: IvfHeader,
     offset: u64,
     frames: u64,
+    /// Empty frames among them.
+    empty: u64,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -152,7 +169,7 @@ impl<R: Read> IvfReader<R> {
         let frame_rate = FrameRate::new(rate, scale).ok_or(IvfError::Rate { rate, scale })?;
         let format = VideoFormat { width: width.into(), height: height.into(), frame_rate };
         let header = IvfHeader { format, frames: u32_at(&header, 24) };
-        Ok(Self { reader, header, offset: u64::from(length), frames: 0 })
+        Ok(Self { reader, header, offset: u64::from(length), frames: 0, empty: 0 })
     }
 
     /// The header of the file.
@@ -164,7 +181,7 @@ impl<R: Read> IvfReader<R> {
     /// Reads the next frame. None at the end of the file, whatever the header announced.
     ///
     /// # Errors
-    /// If reading fails, the file ends inside a frame, or a frame is too long.
+    /// If reading fails, the file ends inside a frame, a frame is too long, or too many frames are empty.
     pub fn read_frame(&mut self) -> Result<Option<IvfFrame>, IvfError> {
         let (frame, start) = (self.frames, self.offset);
         let mut header = [0; 12];
@@ -179,6 +196,10 @@ impl<R: Read> IvfReader<R> {
         if length > MAX_FRAME {
             return Err(IvfError::FrameLength { frame, offset: start, length: length.into() });
         }
+        if length == 0 && self.empty >= MAX_EMPTY + (frame - self.empty) {
+            return Err(IvfError::EmptyFrames { frame, offset: start, limit: self.empty });
+        }
+        self.empty += u64::from(length == 0);
         let mut data = Vec::with_capacity((length as usize).min(INITIAL_CAPACITY));
         self.reader.by_ref().take(length.into()).read_to_end(&mut data)?;
         self.offset += data.len() as u64;
@@ -322,6 +343,16 @@ mod tests {
             assert_eq!(offset, cut as u64);
         }
         assert_eq!(read_all(&bytes[..47]).unwrap().1.len(), 1);
+    }
+
+    #[test]
+    fn tail_of_zeros_is_an_error_and_dropped_frames_are_none() {
+        let mut bytes = file(&[(0, b"abc")]);
+        bytes.resize(bytes.len() + 12 * (MAX_EMPTY as usize + 1), 0);
+        assert_eq!(read_all(&bytes).expect("frames that an encoder dropped").1.len(), MAX_EMPTY as usize + 2);
+        bytes.resize(bytes.len() + 12, 0);
+        let error = read_all(&bytes).expect_err("one too many").to_string();
+        assert!(error.starts_with("ivf frame 9002 at byte 108059 is empty, and so are 9001 before it"), "{error}");
     }
 
     #[test]
