@@ -89,3 +89,36 @@ fn short_clip_is_scored_for_its_length_with_a_warning() {
         assert!((report["scored_seconds"].as_f64().expect("a length") - asked).abs() < 1e-8);
     }
 }
+
+#[test]
+fn room_lists_the_worst_direction_first_and_the_mean_last() {
+    let room = ["--people", "3", "--modelled", "--trace", "constant:2mbps", "--seconds", "5"];
+    let bad = ["--trace-of", "2=constant:100kbps", "--reverse-of", "2=constant:1mbps,loss=1%"];
+    let (report, printed, _) = simulate(&[&room[..], &bad].concat());
+    let ways: Vec<_> =
+        report["calls"].as_array().expect("a list").iter().map(|way| (&way["from"], &way["to"])).collect();
+    assert_eq!(
+        serde_json::to_value(ways).expect("JSON"),
+        serde_json::json!([[1, 2], [1, 3], [2, 1], [2, 3], [3, 1], [3, 2]])
+    );
+    let [one, two] = [0, 2].map(|call: usize| &report["calls"][call]);
+    assert_eq!([&one["config"]["trace"], &two["config"]["trace"]], ["constant:2mbps", "constant:100kbps"]);
+    assert_eq!(one["frames"]["captured"], two["frames"]["captured"]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 9, "{printed}");
+    assert!(
+        lines[0].starts_with("from, to") && lines[1].starts_with("2 -> ") && lines[7].starts_with("mean"),
+        "{printed}"
+    );
+    let again = simulate(&[&room[..], &bad].concat());
+    assert!(report == again.0);
+    let refuse = |words: &[&str], said: &str| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_lockstep")).arg("simulate").args(words).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(said), "{words:?}: {error}");
+    };
+    refuse(&["--people", "3", "--two-way"], "cannot be used with '--two-way'");
+    refuse(&["--people", "7"], "7 is not in 2..=6");
+    refuse(&["--trace-of", "2=constant:1mbps"], "--people");
+}

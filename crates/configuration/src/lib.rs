@@ -22,6 +22,8 @@ mod modelled;
 mod options;
 mod regular_file;
 #[cfg(feature = "simulation")]
+mod room;
+#[cfg(feature = "simulation")]
 mod run;
 #[cfg(feature = "simulation")]
 mod scenario;
@@ -44,6 +46,8 @@ pub use options::{
     OptionError, OptionGroup, OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
+#[cfg(feature = "simulation")]
+pub use room::{PEOPLE, PersonTrace, RoomSettings, simulate_room};
 #[cfg(feature = "simulation")]
 pub use run::{Observers, Simulated, SimulationStatus};
 #[cfg(feature = "simulation")]

@@ -71,7 +71,7 @@ impl CallSettings {
     }
 
     /// Coding of the clip of `model` that the seed selects, in the size and frame rate of these settings' clip.
-    fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
+    pub(crate) fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
         let (format, clip) = self.modelled_clip(model)?;
         let encoder = codec.encoder(Arc::clone(clip.curves()), format.frame_interval(), &self.control.tuning.tuning());
         let seed = self.link.seed;

@@ -111,12 +111,45 @@ impl CallSettings {
     }
 }
 
-/// Ends, video source and sound of the call in the opposite direction.
-struct Opposite<C: Codec> {
-    sender: SendingEnd<C>,
-    receiver: ReceivingEnd<C>,
-    source: Box<dyn Source<C::Picture>>,
-    sound: Option<CallSound<C::Payload>>,
+/// Ends, video source and sound of one of several calls.
+pub(crate) struct CallParts<C: Codec> {
+    pub sender: SendingEnd<C>,
+    pub receiver: ReceivingEnd<C>,
+    pub source: Box<dyn Source<C::Picture>>,
+    pub first_work: EncodeWork,
+    pub sound: Option<CallSound<C::Payload>>,
+}
+
+/// Counters of both ends of a call with pixels and those of its controller, by name.
+pub(crate) fn end_counters<C: Codec>(
+    sender: &SendingEnd<C>,
+    receiver: &ReceivingEnd<C>,
+) -> impl Iterator<Item = (String, BTreeMap<String, u64>)> + use<C> {
+    let ends = C::HAS_PIXELS.then(|| {
+        [
+            ("sender", counters(&sender.statistics())),
+            ("receiver", counters(&receiver.statistics())),
+            ("decoder", counters(&receiver.counts())),
+        ]
+    });
+    let decisions: BTreeMap<String, u64> =
+        sender.controller_counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let decisions = (!decisions.is_empty()).then_some(("controller", decisions));
+    let counted = ends.into_iter().flatten().chain(decisions);
+    counted.map(|(name, counts)| (name.to_owned(), counts))
+}
+
+/// Kind of a simulated call in reports.
+pub(crate) fn kind<C: Codec>() -> String {
+    if C::HAS_PIXELS { "simulate" } else { "modelled" }.to_owned()
+}
+
+impl SimulationStatus {
+    /// Status of the sending end `sender`.
+    pub(crate) fn of<C: Codec>(now: Timestamp, sender: &SendingEnd<C>) -> Self {
+        let status = sender.status(now);
+        Self { now, target: status.target, quantizer: status.quantizer }
+    }
 }
 
 impl CallSettings {
@@ -138,12 +171,12 @@ impl CallSettings {
         encoder: Box<dyn FrameEncoder<C>>,
         controller: impl FnOnce(&ControllerSetup) -> Result<Box<dyn Controller>>,
         format: &VideoFormat,
-        path: KnownPath,
+        path: Option<KnownPath>,
         CallEstimator { estimator, failure }: CallEstimator,
         feedback: FeedbackInterval,
     ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
         let control = &self.control;
-        let setup = control.setup_for(format, Some(path), RateBounds::default());
+        let setup = control.setup_for(format, path, RateBounds::default());
         let setup = ControllerSetup { seed: self.link.seed, failure, ..setup };
         let sender = control.sending_end_with(encoder, controller(&setup)?, format, self.link.seed as u32, feedback);
         // Both ends belong to this process, so a clip of any size is decoded.
@@ -152,21 +185,31 @@ impl CallSettings {
         Ok((sender, receiver.with_pixel_limit(limit)))
     }
 
+    /// One of several calls, over `path` if its controller may know it.
+    pub(crate) fn call_parts<C: Codec>(
+        &self,
+        coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
+        path: Option<KnownPath>,
+        failure: &Failure,
+    ) -> Result<CallParts<C>> {
+        let (settings, estimator) = self.with_estimator(None)?;
+        let estimator = CallEstimator { failure: failure.clone(), ..estimator };
+        let Coding { source, encoder, first_work, controller, feedback, sound } = coding(&settings)?;
+        let controller = settings.controller(controller, None);
+        let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
+        Ok(CallParts { sender, receiver, source, first_work, sound })
+    }
+
     /// Call of these settings with another seed, whose pictures go over `reverse`.
     fn opposite<C: Codec>(
         &self,
         coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
         reverse: &SharedLink<CallPacket<C::Packet>>,
         failure: &Failure,
-    ) -> Result<Opposite<C>> {
-        let (mut settings, estimator) = self.with_estimator(None)?;
-        let estimator = CallEstimator { failure: failure.clone(), ..estimator };
+    ) -> Result<CallParts<C>> {
+        let mut settings = self.clone();
         settings.link.seed = settings.link.seed.wrapping_add(1);
-        let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
-        let path = known_path(reverse.config(), Timestamp::ZERO);
-        let controller = settings.controller(controller, None);
-        let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
-        Ok(Opposite { sender, receiver, source, sound })
+        settings.call_parts(coding, Some(known_path(reverse.config(), Timestamp::ZERO)), failure)
     }
 }
 
@@ -193,7 +236,7 @@ pub(crate) fn run<C: Codec>(
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse, &failure)).transpose()?;
     let Observers { frames, session, opposite_session, decisions, .. } = observers;
     let controller = settings.controller(controller, decisions);
-    let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
+    let (sender, receiver) = settings.ends(encoder, controller, &format, Some(path), estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     let observers: Vec<Box<dyn FrameObserver>> =
         frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn FrameObserver>)).collect();
@@ -206,7 +249,7 @@ pub(crate) fn run<C: Codec>(
     if let Some(sound) = sound {
         simulation = simulation.with_sound(sound);
     }
-    if let Some(Opposite { sender, receiver, source, sound }) = opposite {
+    if let Some(CallParts { sender, receiver, source, sound, .. }) = opposite {
         simulation = simulation.with_opposite(sender, receiver, source, sound);
         if let Some(meter) = opposite_session {
             simulation = simulation.metered_backwards_by(meter);
@@ -217,8 +260,7 @@ pub(crate) fn run<C: Codec>(
     }
     let result = simulation.run(|now, sender| {
         failure.check()?;
-        let status = sender.status(now);
-        progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
+        progress(&SimulationStatus::of(now, sender))
     })?;
     failure.check().map_err(SimulationError::Stopped)?;
     if let Some(meter) = &session {
@@ -230,27 +272,17 @@ pub(crate) fn run<C: Codec>(
         result.scores
     };
     let links = [("link", counters(&result.forward)), ("reverse_link", counters(&result.reverse))];
-    let ends = C::HAS_PIXELS.then(|| {
-        [
-            ("sender", counters(&result.sender.statistics())),
-            ("receiver", counters(&result.receiver.statistics())),
-            ("decoder", counters(&result.receiver.counts())),
-        ]
-    });
-    let decisions: BTreeMap<String, u64> =
-        result.sender.controller_counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
-    let decisions = (!decisions.is_empty()).then_some(("controller", decisions));
-    let counted = links.into_iter().chain(ends.into_iter().flatten()).chain(decisions);
+    let links = links.map(|(name, counts)| (name.to_owned(), counts));
     let report = CallReport {
         coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
-        kind: if C::HAS_PIXELS { "simulate" } else { "modelled" }.to_owned(),
+        kind: kind::<C>(),
         seed,
         config: settings,
         scores,
         sound: result.sound,
         opposite: result.opposite,
-        counters: counted.map(|(name, counts)| (name.to_owned(), counts)).collect(),
+        counters: links.into_iter().chain(end_counters(&result.sender, &result.receiver)).collect(),
         series: result.series,
     };
     Ok(Simulated { report })

@@ -24,7 +24,7 @@ pub use call_log::{CallLog, FinishedCall};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{FrameObserver, KeptFrames, LoggedFrame, MAX_PENDING_FRAMES};
 pub use freezes::{FrameDuration, FreezeDetector};
-pub use report::{CallReport, CodingTimes, DRAIN, Machine, OppositeResult};
+pub use report::{CallReport, CodingTimes, DRAIN, Machine, OppositeResult, PersonFlowReport, RoomReport};
 pub use scores::{
     ChoiceScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
     StateScores, TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, qoe_d, video_delays,

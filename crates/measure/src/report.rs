@@ -73,3 +73,32 @@ pub struct CallReport<Configuration> {
     /// Rates and delays over time.
     pub series: Series,
 }
+
+/// Report of one direction between two people of a room.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PersonFlowReport<Configuration> {
+    /// Number of the sender, from 1.
+    pub from: usize,
+    /// Number of the receiver, from 1.
+    pub to: usize,
+    /// Report of the call, flattened. Its link is the uplink of the sender.
+    #[serde(flatten)]
+    pub call: CallReport<Configuration>,
+}
+
+/// JSON report of a room: a call of several people.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RoomReport<Configuration> {
+    /// Version of Lockstep that wrote the report.
+    pub lockstep: String,
+    /// `room`.
+    pub kind: String,
+    /// Seed of all random numbers.
+    pub seed: u64,
+    /// Number of people.
+    pub people: usize,
+    /// Each direction between two people, ordered by sender, then by receiver.
+    pub calls: Vec<PersonFlowReport<Configuration>>,
+    /// Counters of the uplink and the downlink of each person, such as `uplink_1`.
+    pub counters: BTreeMap<String, BTreeMap<String, u64>>,
+}

@@ -37,4 +37,4 @@ pub mod standard_input;
 pub mod status_line;
 
 #[cfg(feature = "simulation")]
-pub use simulate::simulate;
+pub use simulate::{simulate, simulate_room};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use lockstep_call::SoundScores;
+use lockstep_call::{SoundScores, mean};
 use lockstep_control::LimitedBy;
-use lockstep_measure::{Scores, VMAF_NOT_ASKED_FOR};
+use lockstep_measure::{PersonFlowReport, RoomReport, Scores, VMAF_NOT_ASKED_FOR};
 use lockstep_units::Bitrate;
 
 use crate::output_file;
@@ -242,6 +242,39 @@ pub fn print_scores(scores: &Scores) {
     } else if let Some(reason) = scores.vmaf_missing.as_deref().filter(|&reason| reason != VMAF_NOT_ASKED_FOR) {
         print_line!("              no VMAF: {reason}");
     }
+}
+
+/// Columns of the table of a room after the direction: names, digits, and values.
+type RoomColumn<C> = (&'static str, usize, fn(&PersonFlowReport<C>) -> Option<f64>);
+
+/// Prints a table of the directions of a room, the one with the highest video delay first. The mean is last.
+pub fn print_room<C>(report: &RoomReport<C>) {
+    let columns: [RoomColumn<C>; 8] = [
+        ("delay p50, ms", 0, |flow| flow.call.scores.video_delay_ms.map(|delay| delay.p50)),
+        ("p95, ms", 0, |flow| flow.call.scores.video_delay_ms.map(|delay| delay.p95)),
+        ("SSIM, dB", 2, |flow| flow.call.scores.ssim_db.map(|ssim| ssim.mean)),
+        ("kb/s", 0, |flow| Some(flow.call.scores.throughput_bps as f64 / 1e3)),
+        ("frames/s", 1, |flow| Some(flow.call.scores.frames_per_second)),
+        ("freeze, s", 2, |flow| Some(flow.call.scores.freezes.longest_seconds)),
+        ("loss, %", 2, |flow| flow.call.scores.packet_loss.map(|loss| 100.0 * loss)),
+        ("ear p95, ms", 0, |flow| flow.call.sound.as_ref()?.mouth_to_ear_ms.map(|delay| delay.p95)),
+    ];
+    // The last column is for sound.
+    let is_heard = report.calls.iter().any(|flow| flow.call.sound.is_some());
+    let columns = if is_heard { &columns[..] } else { &columns[..columns.len() - 1] };
+    let line = |direction: &str, value: &dyn Fn(&RoomColumn<C>) -> String| {
+        let cells = columns.iter().map(|column| format!("{:>width$}", value(column), width = column.0.len()));
+        print_line!("{direction:<9}  {}", cells.collect::<Vec<_>>().join("  "));
+    };
+    line("from, to", &|(name, ..)| (*name).to_owned());
+    let mut flows: Vec<&PersonFlowReport<C>> = report.calls.iter().collect();
+    // Without a displayed picture there is no delay, which is worse than any delay.
+    let p95 = |flow: &PersonFlowReport<C>| flow.call.scores.video_delay_ms.map_or(f64::INFINITY, |delay| delay.p95);
+    flows.sort_by(|one, other| p95(other).total_cmp(&p95(one)));
+    for flow in &flows {
+        line(&format!("{} -> {}", flow.from, flow.to), &|(_, digits, value)| figure(value(flow), *digits));
+    }
+    line("mean", &|(_, digits, value)| figure(mean(flows.iter().filter_map(|flow| value(flow))), *digits));
 }
 
 #[cfg(test)]

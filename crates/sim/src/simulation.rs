@@ -30,6 +30,21 @@ pub struct SimulationOptions {
     pub decode_time: Duration,
 }
 
+impl SimulationOptions {
+    /// Settings of a call that starts at [`Timestamp::ZERO`].
+    #[must_use]
+    pub fn call(&self) -> CallFlowOptions {
+        CallFlowOptions {
+            // Longer than the scored part, so that later frames follow the last scored ones.
+            activity: Activity::between(Timestamp::ZERO, Timestamp::ZERO + self.length + DRAIN),
+            length: self.length,
+            ends_with_source: true,
+            job_times: self.job_times,
+            decode_time: self.decode_time,
+        }
+    }
+}
+
 /// Results of a finished simulation.
 pub struct SimulationResult<C: Codec = Vp8> {
     /// Scores of the call.
@@ -87,14 +102,7 @@ impl<C: Codec> Simulation<C> {
         options: &SimulationOptions,
     ) -> Self {
         let frame_interval = source.format().frame_interval();
-        let setting = CallFlowOptions {
-            // Longer than the scored part, so that later frames follow the last scored ones.
-            activity: Activity::between(Timestamp::ZERO, Timestamp::ZERO + options.length + DRAIN),
-            length: options.length,
-            ends_with_source: true,
-            job_times: options.job_times,
-            decode_time: options.decode_time,
-        };
+        let setting = options.call();
         let calls = vec![CallFlow::new(sender, receiver, source, setting.clone())];
         Self { calls, forward, reverse, setting, length: options.length, frame_interval, sessions: [None, None] }
     }
@@ -178,46 +186,15 @@ impl<C: Codec> Simulation<C> {
     /// If the source fails, or `progress` returns an error.
     pub fn run(
         self,
-        mut progress: impl FnMut(Timestamp, &SendingEnd<C>) -> Result<(), StopReason>,
+        progress: impl FnMut(Timestamp, &SendingEnd<C>) -> Result<(), StopReason>,
     ) -> Result<SimulationResult<C>, SimulationError> {
-        let end = Timestamp::ZERO + self.length + DRAIN;
-        let progress_interval =
-            if C::HAS_PIXELS { self.frame_interval.max(Duration::from_micros(1)) } else { MODELLED_PROGRESS };
         let mut calls = self.calls.into_iter();
         let Some(first) = calls.next() else { return Err(SimulationError::Unlogged) };
         let pair = CallPair { first, opposite: calls.next() };
         let mut network = Network::new(vec![pair], self.forward, self.reverse);
-        let (sessions, mut next_sample) = (self.sessions, Timestamp::ZERO);
-        let is_metered = sessions.iter().any(Option::is_some);
-        let sample_both = |now, pair: Option<&CallPair<C>>| {
-            let ends = [pair.map(|pair| &pair.first), pair.and_then(|pair| pair.opposite.as_ref())];
-            for (meter, call) in sessions.iter().zip(ends) {
-                meter.iter().for_each(|meter| sample_ends(meter, now, call));
-            }
-        };
-        let mut next_progress = Timestamp::ZERO + progress_interval;
-        while network.now() < end {
-            if is_metered && network.now() >= next_sample {
-                next_sample += METERED;
-                sample_both(network.now(), network.flows().first());
-            }
-            let next = if is_metered { next_progress.min(next_sample) } else { next_progress };
-            network.run_until(next.min(end));
-            if network.flows().iter().any(CallPair::has_failed) {
-                break;
-            }
-            let Some(CallPair { first: call, .. }) = network.flows().first() else { break };
-            if call.source_ended_at().is_some_and(|at| network.now() >= at + DRAIN) {
-                break;
-            }
-            if network.now() >= next_progress.min(end) {
-                progress(network.now(), call.sender()).map_err(SimulationError::Stopped)?;
-                next_progress = network.now() + progress_interval;
-            }
-        }
-        if is_metered {
-            sample_both(network.now(), network.flows().first());
-        }
+        let sessions = [self.sessions];
+        run_pairs(&mut network, (self.length, self.frame_interval), &sessions, progress)?;
+        let [sessions] = sessions;
         let (mut pairs, links) = network.into_parts();
         let Some(CallPair { first, opposite }) = pairs.pop() else { return Err(SimulationError::Unlogged) };
         let opposite = opposite.map(|opposite| {
@@ -234,4 +211,53 @@ impl<C: Codec> Simulation<C> {
         let FinishedCall { scores, series, .. } = call;
         Ok(SimulationResult { scores, series, sound, opposite, forward, reverse, sender, receiver })
     }
+}
+
+/// Runs the calls of `network`, which are scored for `length`, until their end.
+///
+/// The run ends early if a call fails, or once all sources have ended. `sessions` has the meters of both calls of each
+/// pair. `progress` receives the first sending end.
+pub(crate) fn run_pairs<C: Codec>(
+    network: &mut Network<CallPair<C>>,
+    (length, frame_interval): (Duration, Duration),
+    sessions: &[[Option<SharedSessionMeter>; 2]],
+    mut progress: impl FnMut(Timestamp, &SendingEnd<C>) -> Result<(), StopReason>,
+) -> Result<(), SimulationError> {
+    let end = Timestamp::ZERO + length + DRAIN;
+    let progress_interval =
+        if C::HAS_PIXELS { frame_interval.max(Duration::from_micros(1)) } else { MODELLED_PROGRESS };
+    let is_metered = sessions.iter().flatten().any(Option::is_some);
+    let sample_all = |network: &Network<CallPair<C>>| {
+        for (pair, meters) in network.flows().iter().zip(sessions) {
+            for (meter, call) in meters.iter().zip([Some(&pair.first), pair.opposite.as_ref()]) {
+                meter.iter().for_each(|meter| sample_ends(meter, network.now(), call));
+            }
+        }
+    };
+    let (mut next_sample, mut next_progress) = (Timestamp::ZERO, Timestamp::ZERO + progress_interval);
+    while network.now() < end {
+        if is_metered && network.now() >= next_sample {
+            next_sample += METERED;
+            sample_all(network);
+        }
+        let next = if is_metered { next_progress.min(next_sample) } else { next_progress };
+        network.run_until(next.min(end));
+        if network.flows().iter().any(CallPair::has_failed) {
+            break;
+        }
+        let now = network.now();
+        let has_ended = |pair: &CallPair<C>| pair.first.source_ended_at().is_some_and(|at| now >= at + DRAIN);
+        if network.flows().iter().all(has_ended) {
+            break;
+        }
+        let Some(CallPair { first, .. }) = network.flows().first() else { break };
+        if now >= next_progress.min(end) {
+            progress(now, first.sender()).map_err(SimulationError::Stopped)?;
+            next_progress = now + progress_interval;
+        }
+    }
+    if is_metered {
+        sample_all(network);
+    }
+    Ok(())
 }

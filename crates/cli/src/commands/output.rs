@@ -7,9 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_measure::{CallReport, FrameObserver};
+use lockstep_measure::{CallReport, FrameObserver, RoomReport};
 use lockstep_runner::output_file::{self, write_json};
-use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
+use lockstep_runner::progress::{print_room, print_scores, print_sound, warn_of_early_end};
 
 use crate::frame_log::{self, FrameWriter};
 
@@ -35,6 +35,24 @@ impl OutputArguments {
         }
         let own = [("--json", self.json.as_deref()), ("--frames", self.frames.as_deref())];
         output_file::check(&[&own, others].concat(), inputs)
+    }
+
+    /// Prints the scores of a room with the planned length `seconds`, and writes the requested file.
+    pub fn write_room(&self, seconds: f64, report: &RoomReport<impl Serialize>) -> Result<()> {
+        if let Some(flow) = report.calls.first() {
+            warn_of_early_end(seconds, &flow.call.scores);
+        }
+        print_room(report);
+        self.write_scores(report)
+    }
+
+    /// Writes the scores `report` to the requested file.
+    fn write_scores(&self, report: &impl Serialize) -> Result<()> {
+        self.json.as_deref().map_or(Ok(()), |path| {
+            write_json(path, report)?;
+            print_line!("scores        {}", path.display());
+            Ok(())
+        })
     }
 
     /// Opens the per-frame log, so that a file that cannot be written fails before the call.
@@ -68,11 +86,7 @@ impl OpenOutput<'_> {
             print_scores(&opposite.scores);
             opposite.sound.iter().for_each(print_sound);
         }
-        let scores = self.arguments.json.as_deref().map_or(Ok(()), |path| {
-            write_json(path, report)?;
-            print_line!("scores        {}", path.display());
-            Ok(())
-        });
+        let scores = self.arguments.write_scores(report);
         let frames = self.frames.and_then(|frames| frames.lock().ok()?.take());
         let frames = frames.zip(self.arguments.frames.as_deref()).map_or(Ok(()), |(frames, path)| {
             frames.finish()?;

@@ -8,6 +8,7 @@ mod options;
 mod own_controller;
 mod qoe_bound;
 mod replay;
+mod room;
 mod scenarios;
 mod slow_decoding;
 mod sound;
