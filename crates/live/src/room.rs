@@ -145,7 +145,7 @@ pub trait RoomObserver {
     fn left(&mut self, person: u64, result: &Result<Ended, LiveError>);
     /// A person found no place, because the room is full.
     fn turned_away(&mut self) {}
-    /// A person could not be reached, or nobody can enter any more. The room continues.
+    /// A person could not be reached, the source failed, or nobody can enter any more. The room continues.
     fn failed(&mut self, error: &LiveError);
     /// Called several times per second with the presence of this end, and the person who speaks or spoke last.
     fn at(&mut self, own: Presence, speaker: Option<u64>);
@@ -470,6 +470,9 @@ impl Room {
             if stop() {
                 return Ok(Ended::Stopped);
             }
+            if let Err(error) = self.source.check() {
+                observer.failed(&error); // the others are still seen and heard
+            }
             if let Some(ended) = self.reason_to_end(length)? {
                 return Ok(ended);
             }
@@ -488,7 +491,6 @@ impl Room {
 
     /// The reason for this end to leave, if there is one.
     fn reason_to_end(&mut self, length: Option<Duration>) -> Result<Option<Ended>, LiveError> {
-        self.source.check()?;
         if let Some(microphone) = &mut self.microphone {
             microphone.check()?;
         }

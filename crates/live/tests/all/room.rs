@@ -11,7 +11,7 @@ use lockstep_live::{
     CallEvent, CallHandle, CallObserver, Command, Ended, Entrance, Identity, Listener, LiveError, Loudspeaker,
     MAX_PEOPLE, Message, Presence, RoomObserver, RoomOptions, Seat, StreamName, Ticket, room,
 };
-use lockstep_media::{Sink, SinkError};
+use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat};
 use lockstep_socket::Clock;
 use lockstep_sound::Tone;
 use lockstep_units::Timestamp;
@@ -19,6 +19,20 @@ use lockstep_vp8::Picture;
 
 use crate::calls::{CALL, clip, listener, receiving_end, sending_end, sink, wait_until};
 use crate::sound::LoudFrames;
+
+/// Fails after five pictures.
+struct Failing(Box<dyn Source>, u32);
+
+impl Source for Failing {
+    fn format(&self) -> VideoFormat {
+        self.0.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        self.1 += 1;
+        if self.1 > 5 { Err(SourceError::NoPictures { path: "camera".into() }) } else { self.0.next() }
+    }
+}
 
 /// What one end knows of the room.
 #[derive(Debug, Default)]
@@ -113,6 +127,10 @@ impl RoomObserver for Observer {
 
 impl RoomEnd {
     fn start(name: &str, entrance: Entrance, speaks: bool) -> Self {
+        Self::start_with(clip(), name, entrance, speaks)
+    }
+
+    fn start_with(source: Box<dyn Source>, name: &str, entrance: Entrance, speaks: bool) -> Self {
         let (seen, shown, heard) =
             (Arc::<Mutex<Seen>>::default(), Arc::<AtomicUsize>::default(), LoudFrames::default());
         let (handle, size) = (CallHandle::new(), Arc::<Mutex<Option<(usize, usize)>>>::default());
@@ -122,7 +140,7 @@ impl RoomEnd {
             entrance,
             relay_only: false,
             name: name.parse::<StreamName>().expect("a name"),
-            source: clip(),
+            source,
             microphone: speaks.then(|| Box::new(Tone::default()) as _),
             loudspeaker: Some(Loudspeaker { sink: Box::new(heard.clone()), lip_sync: false }),
             listener: Box::new(|| Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Identity::new()?)),
@@ -232,6 +250,16 @@ fn everyone_hears_the_person_who_speaks() {
     wait_until("the others know", || {
         [&anna, &clara].iter().all(|end| end.seen.lock().unwrap().others.values().any(|other| other.muted))
     });
+}
+
+#[test]
+fn person_whose_camera_fails_stays_in_the_room() {
+    let (anna, ticket) = opened();
+    let bruno = RoomEnd::start_with(Box::new(Failing(clip(), 0)), "bruno", Entrance::Enter(ticket), false);
+    wait_until("the failure is reported", || !bruno.seen.lock().unwrap().failed.is_empty());
+    assert!(bruno.seen.lock().unwrap().failed[0].contains("camera: no pictures"));
+    bruno.wait_for_pictures(20);
+    anna.wait_for(&["bruno"]);
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl RoomObserver for RoomReporter {
     }
 
     fn failed(&mut self, error: &LiveError) {
-        notice(self.status, &format!("warning: somebody is missing in the room: {error}"));
+        notice(self.status, &format!("warning: {error}"));
     }
 
     fn at(&mut self, own: Presence, speaker: Option<u64>) {
