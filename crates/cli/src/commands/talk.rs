@@ -48,11 +48,10 @@ pub struct TalkArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     route: RouteArguments,
-    /// Open a room for up to six people, who join one after the other with its ticket or codes; they need not write
-    /// --room.
+    /// Open a room for up to six people; the others need no --room. They join with its ticket, or each with a code.
     #[arg(long, conflicts_with = "ticket")]
     room: bool,
-    /// Your name, as the other end's window shows it: letters, digits, `-` and `_`.
+    /// Your name for the other end's window. It has letters, digits, `-` and `_`.
     #[arg(long)]
     name: Option<StreamName>,
     /// Share the screen from the start, or a monitor by its number from 1; the key `s` stops it. Without this option the
