@@ -106,10 +106,9 @@ fn room_lists_the_worst_direction_first_and_the_mean_last() {
     assert_eq!(one["frames"]["captured"], two["frames"]["captured"]);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 9, "{printed}");
-    assert!(
-        lines[0].starts_with("from, to") && lines[1].starts_with("2 -> ") && lines[7].starts_with("mean"),
-        "{printed}"
-    );
+    let worst = lines[1].split_whitespace().take(3).collect::<Vec<_>>();
+    assert!(lines[0].starts_with("from, to") && lines[7].starts_with("mean"), "{printed}");
+    assert!(worst[0] == "2" || worst[2] == "2", "the worst is a call with the person on the bad network: {printed}");
     let again = simulate(&[&room[..], &bad].concat());
     assert!(report == again.0);
     let refuse = |words: &[&str], said: &str| {
