@@ -1,6 +1,6 @@
-//! A call of several people. Everyone sends to everyone, each by a call of its own over its own path: its own
-//! connection, controller and encoder. So the frames for a person fit that person's path, and a slow path costs nobody
-//! else anything but its share of the common uplink.
+//! A call of several people. Everyone sends to everyone, in separate calls over separate paths. Each has its own
+//! connection, controller and encoder, so the frames for a person fit that person's path. A slow path costs nobody else
+//! anything but its share of the common uplink.
 //!
 //! ```text
 //!  camera --> picture, halved where it is shown small --+--> call with person 1 --> tile 1
@@ -10,7 +10,7 @@
 //!
 //! # Entering
 //! The person who opens a room has its ticket. A person who enters makes a call without pictures with that ticket, the
-//! door. The opener answers with a ticket for one call, and asks everyone else for one too, for the person who enters.
+//! door. The opener answers with a ticket for one call. It asks everyone else for such a ticket too, and passes it on.
 //! ```text
 //!  newcomer          opener              other
 //!     | -- enter ------> |                 |     at the door
@@ -147,7 +147,7 @@ pub trait RoomObserver {
     fn turned_away(&mut self) {}
     /// A person could not be reached, the source failed, or nobody can enter any more. The room continues.
     fn failed(&mut self, error: &LiveError);
-    /// Called several times per second with the presence of this end, and the person who speaks or spoke last.
+    /// Called several times per second with the presence of this end, and the newest speaker.
     fn at(&mut self, own: Presence, speaker: Option<u64>);
 }
 
@@ -170,7 +170,7 @@ enum Event {
     Woken,
 }
 
-/// Another person, or one who is expected.
+/// Another person, before and after joining.
 struct Guest {
     person: Person,
     handle: CallHandle,
@@ -182,13 +182,13 @@ struct Guest {
     is_replaced: bool,
     shown_size: Box<dyn Fn() -> Option<(usize, usize)>>,
     /// The size that the person knows.
-    told_size: Option<(usize, usize)>,
+    sent_size: Option<(usize, usize)>,
     /// The size at which the person shows the pictures of this end.
     wanted_size: Option<(usize, usize)>,
 }
 
 impl Guest {
-    fn say(&self, message: &RoomMessage) {
+    fn send(&self, message: &RoomMessage) {
         // Only a person whose connection is lost does not take messages.
         let _ = self.handle.send_message(Message::reliable(message.to_string()));
     }
@@ -311,7 +311,7 @@ fn serve_door(
     Ok(())
 }
 
-/// Enters at the door of another end; returns what it said.
+/// Enters at the door of another end; returns its answer.
 fn enter(
     clock: Clock,
     ticket: &Ticket,
@@ -398,7 +398,7 @@ struct Room {
     mixer: Option<(Mixer, bool)>,
 }
 
-/// Runs one end of a room on `clock` until it leaves, or everybody else has left a room that it entered.
+/// Runs one end of a room on `clock` until it leaves. An end that entered also leaves when everybody else has left.
 ///
 /// # Errors
 /// The room cannot be entered, or the source, the microphone or the loudspeaker fails. The failure of one person's call
@@ -478,7 +478,7 @@ impl Room {
             }
             if sized_at.elapsed() >= SIZE_INTERVAL {
                 sized_at = Instant::now();
-                self.tell_sizes();
+                self.send_sizes();
             }
             observer.at(self.own, self.mixer.as_ref().and_then(|(mixer, _)| mixer.speaker()));
             let mut next = self.incoming.recv_timeout(MAX_WAIT).ok();
@@ -534,13 +534,13 @@ impl Room {
         }
     }
 
-    /// Tells others the sizes of their pictures here, where these have changed.
-    fn tell_sizes(&mut self) {
+    /// Sends others the sizes of their pictures here, where these have changed.
+    fn send_sizes(&mut self) {
         for guest in self.guests.values_mut().filter(|guest| guest.is_joined) {
             let size = (guest.shown_size)();
-            if let Some((width, height)) = size.filter(|_| size != guest.told_size) {
-                guest.told_size = size;
-                guest.say(&RoomMessage::Size(width, height));
+            if let Some((width, height)) = size.filter(|_| size != guest.sent_size) {
+                guest.sent_size = size;
+                guest.send(&RoomMessage::Size(width, height));
             }
         }
     }
@@ -575,7 +575,7 @@ impl Room {
             Event::Captured(Captured::Ended) => self.has_ended = true,
             Event::Entering(door, person) => {
                 let answer = self.admit(person, observer);
-                let _ = door.send_message(Message::reliable(answer.to_string())); // as in `Guest::say`
+                let _ = door.send_message(Message::reliable(answer.to_string())); // as in `Guest::send`
             }
             Event::Welcome(host, ticket) => {
                 (self.host, self.is_entering) = (Some(host), false);
@@ -586,7 +586,7 @@ impl Room {
                 return self.lose(error, observer);
             }
             Event::Joined(number) => self.joined(number, observer),
-            Event::Said(number, message) => self.said(number, message, observer),
+            Event::Said(number, message) => self.on_message(number, message, observer),
             Event::Left { number, joined, result } => return self.left(number, joined, result, observer),
             Event::Woken => {}
         }
@@ -607,7 +607,7 @@ impl Room {
         }
         let Some(ticket) = self.expect(person, observer) else { return RoomMessage::Full };
         for guest in self.guests.values().filter(|guest| guest.person != person) {
-            guest.say(&RoomMessage::Introduce(person));
+            guest.send(&RoomMessage::Introduce(person));
         }
         RoomMessage::Welcome(self.me, ticket)
     }
@@ -678,8 +678,8 @@ impl Room {
             let _ = observer.events.send(Event::Left { number, joined, result }); // the loop has ended
             Ok(())
         })?;
-        let (is_joined, is_replaced, told_size, wanted_size) = (false, false, None, None);
-        Ok(Guest { person, handle, thread, is_joined, has_called, is_replaced, shown_size, told_size, wanted_size })
+        let (is_joined, is_replaced, sent_size, wanted_size) = (false, false, None, None);
+        Ok(Guest { person, handle, thread, is_joined, has_called, is_replaced, shown_size, sent_size, wanted_size })
     }
 
     fn joined(&mut self, number: u64, observer: &mut impl RoomObserver) {
@@ -695,7 +695,7 @@ impl Room {
         observer.joined(number);
     }
 
-    fn said(&mut self, number: u64, message: RoomMessage, observer: &mut impl RoomObserver) {
+    fn on_message(&mut self, number: u64, message: RoomMessage, observer: &mut impl RoomObserver) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
         let (from, is_host) = (guest.person, self.host == Some(guest.person));
         match message {
@@ -704,12 +704,12 @@ impl Room {
                 if let Some(ticket) = self.expect(person, observer)
                     && let Some(host) = self.guests.get(&number)
                 {
-                    host.say(&RoomMessage::Invite(person, ticket));
+                    host.send(&RoomMessage::Invite(person, ticket));
                 }
             }
             RoomMessage::Invite(person, ticket) if !self.has_entered => {
                 let newest = self.guests.values().rev().find(|guest| guest.person == person);
-                newest.into_iter().for_each(|guest| guest.say(&RoomMessage::Call(from, ticket.clone())));
+                newest.into_iter().for_each(|guest| guest.send(&RoomMessage::Call(from, ticket.clone())));
             }
             RoomMessage::Call(person, ticket) if is_host && self.has_place(person) => {
                 let is_there = self.guests.values().any(|guest| guest.person == person && !guest.is_replaced);

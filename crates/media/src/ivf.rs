@@ -181,7 +181,7 @@ impl<R: Read> IvfReader<R> {
     /// Reads the next frame. None at the end of the file, whatever the header announced.
     ///
     /// # Errors
-    /// If reading fails, the file ends inside a frame, a frame is too long, or too many frames are empty.
+    /// If reading fails or the file ends inside a frame. Also if a frame is too long, or too many frames are empty.
     pub fn read_frame(&mut self) -> Result<Option<IvfFrame>, IvfError> {
         let (frame, start) = (self.frames, self.offset);
         let mut header = [0; 12];

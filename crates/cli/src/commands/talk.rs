@@ -85,7 +85,7 @@ pub struct TalkArguments {
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
     /// End the call if the peer is silent for this time. By default the call waits without limit, and resumes when the
-    /// peer is back; `--room` waits for 30 s, and a person who is back enters again.
+    /// peer is back; `--room` waits for 30 s, and the program enters again when the person is back.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     idle_seconds: Option<Limit>,
     /// Refuse calls with more pixels per picture than this; the default allows 4K video.

@@ -1,4 +1,4 @@
-//! Mixes the sound of the other people of a room for one loudspeaker, and finds out who speaks.
+//! Mixes the sound of the other people of a room for one loudspeaker, and finds the speaker among them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use crate::sound::Metronome;
 use crate::{END_LIMIT, LiveError, Thread};
 
 /// Frames of one person that may wait; beyond this, the oldest is lost. The clocks of a person's player and of the
-/// loudspeaker differ, and this bounds the delay between them to 40 ms.
+/// loudspeaker differ. This bounds the delay between them to 40 ms.
 const MAX_WAITING: usize = 2;
-/// Frames over which the loudness of a person is averaged, and for which another person must be the loudest before that
-/// person counts as the speaker: 1 s.
+/// Frames over which the loudness of a person is averaged: 1 s. Another person becomes the speaker after being the
+/// loudest for as long.
 const SPEAKING_FRAMES: u32 = 50;
 
 /// Sound of one person.
@@ -24,7 +24,7 @@ struct Track {
     loudness: f64,
 }
 
-/// The person who speaks.
+/// The speaker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Speaker {
     now: Option<u64>,
@@ -34,7 +34,7 @@ struct Speaker {
 
 impl Speaker {
     /// Takes the loudest person of a frame.
-    fn heard(&mut self, loudest: Option<u64>) {
+    fn on_loudest(&mut self, loudest: Option<u64>) {
         let Some(loudest) = loudest.filter(|&loudest| self.now != Some(loudest)) else {
             self.next = None;
             return;
@@ -68,7 +68,7 @@ impl Tracks {
         }
         let loudest = self.tracks.iter().max_by(|(_, one), (_, other)| one.loudness.total_cmp(&other.loudness));
         // Quieter than half a step of 16 bits is silence.
-        self.speaker.heard(loudest.filter(|(_, track)| track.loudness > 0.25).map(|(&number, _)| number));
+        self.speaker.on_loudest(loudest.filter(|(_, track)| track.loudness > 0.25).map(|(&number, _)| number));
         sum.map(|sample| sample.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
     }
 }
@@ -108,7 +108,7 @@ impl Mixer {
         Box::new(TrackSink { tracks: self.tracks.clone(), number })
     }
 
-    /// The person who speaks, or spoke last; `None` before anybody has spoken, and when that person has left.
+    /// The newest speaker; `None` before anybody has spoken, and when that person has left.
     pub(crate) fn speaker(&self) -> Option<u64> {
         let tracks = locked(&self.tracks);
         tracks.speaker.now.filter(|number| tracks.tracks.contains_key(number))

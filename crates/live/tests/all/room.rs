@@ -196,7 +196,7 @@ fn opened() -> (RoomEnd, Ticket) {
 }
 
 #[test]
-fn people_who_enter_see_everyone_and_the_others_continue_without_the_one_who_opened() {
+fn everyone_sees_everyone_and_stays_without_the_opener() {
     let (anna, ticket) = opened();
     let bruno = RoomEnd::enter("bruno", &ticket);
     let clara = RoomEnd::enter("clara", &ticket);
@@ -275,7 +275,7 @@ fn picture_that_is_shown_small_is_sent_small() {
 }
 
 #[test]
-fn stranger_at_the_door_who_says_nothing_or_nonsense_keeps_nobody_out_for_long() {
+fn silent_stranger_at_the_door_keeps_nobody_out_for_long() {
     let (anna, ticket) = opened();
     // A call of two at the door of a room is refused, with the reason.
     let other = crate::calls::both_ways(lockstep_live::RemoteEnd::Of(ticket.clone()), crate::calls::sending(clip()));

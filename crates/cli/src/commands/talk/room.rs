@@ -43,7 +43,7 @@ struct Card {
     words: String,
     details: String,
     tile: Option<WindowTile>,
-    /// When the person came; `None` for one who is expected.
+    /// When the person came; `None` before that.
     joined_at: Option<Instant>,
     /// Whether the arrival was printed.
     is_greeted: bool,
@@ -118,7 +118,7 @@ impl CallObserver for PersonObserver {
     }
 }
 
-/// Prints arrivals, departures, and everyone who is there.
+/// Prints arrivals, departures, and the people in the room.
 struct RoomReporter {
     status: StatusArgument,
     screen: Screen,

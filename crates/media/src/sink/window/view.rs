@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn tile_knows_its_size_on_the_display_and_an_empty_one_takes_no_room() {
+    fn tile_knows_its_size_and_an_empty_one_takes_no_room() {
         let mut view = View::default();
         let mut sizes = Vec::new();
         let newest = |number, picture| Newest { number, name: String::new(), is_large: false, picture };
