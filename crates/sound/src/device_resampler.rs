@@ -1,9 +1,8 @@
 //! Resamples the sound of a device to the machine's clock, or from it.
 //!
-//! The clock of a sound card differs from the machine's by up to some hundred ppm, and from that of the other sound
-//! card. [`CaptureResampler`] turns the samples of a microphone into frames, and [`PlaybackResampler`] turns frames into
+//! The clock of a sound card differs from the machine's by up to some hundred ppm. [`CaptureResampler`] turns the samples of a microphone into frames, and [`PlaybackResampler`] turns frames into
 //! the samples of a loudspeaker. On the call's side of both, 48,000 samples last one second of the machine's clock. So
-//! the two sides of echo cancellation do not drift apart, and neither does the playout buffer of the other end.
+//! the two sides of echo cancellation do not drift apart.
 //!
 //! ```text
 //! microphone --> CaptureResampler --> frames        frames --> PlaybackResampler --> loudspeaker
@@ -31,7 +30,7 @@ const MAX_CHANGE: f64 = 1e-3;
 const INTERVAL: f64 = 1.0;
 /// Intervals that the follower remembers, five minutes (lab: 2026-11-echo).
 const MEMORY: u32 = 300;
-/// Beyond this change of the fill level, seconds, samples were lost or the device paused. The level starts anew.
+/// Beyond this change of the fill level, seconds, samples were lost or the device paused. The level then starts again.
 const MAX_ERROR: f64 = 0.02;
 /// Length of the resampler's filter, samples.
 const FILTER_SAMPLES: usize = 128;
@@ -284,7 +283,7 @@ mod tests {
     }
 
     impl Heard {
-        fn hear(&mut self, samples: &[f64], start: f64, interval: f64) {
+        fn on_piece(&mut self, samples: &[f64], start: f64, interval: f64) {
             // The resampler's filter begins in the first pieces.
             self.pieces += 1;
             if self.pieces <= 5 {
@@ -364,7 +363,7 @@ mod tests {
                 let sine = samples.map(|at| (0.5 * (TAU * HERTZ * at as f64 * interval).sin()) as f32);
                 resampler.capture(Duration::from_secs_f64(now), sine, |frame| {
                     let frame = frame.map(|sample| f64::from(sample) / 32_768.0);
-                    heard.hear(&frame, 0.02 * f64::from(frames), 1.0 / f64::from(SAMPLE_RATE));
+                    heard.on_piece(&frame, 0.02 * f64::from(frames), 1.0 / f64::from(SAMPLE_RATE));
                     frames += 1;
                 });
                 let behind = now - 0.02 * f64::from(frames);
@@ -396,7 +395,7 @@ mod tests {
                     })
                 });
                 let played: Vec<f64> = played.map(f64::from).collect();
-                heard.hear(&played, samples.start as f64 * interval, interval);
+                heard.on_piece(&played, samples.start as f64 * interval, interval);
                 let ahead = 0.02 * f64::from(frames) - now;
                 waiting = waiting.start.min(ahead)..waiting.end.max(ahead);
             }

@@ -132,8 +132,8 @@ fn hold(
     }
 }
 
-/// The configuration with the fewest channels, in a supported format: of 48,000 samples per second if the device supports
-/// them, else of the next higher rate, else of the highest one.
+/// The configuration with the fewest channels, in a supported format. Its rate is 48,000 samples per second, else the next
+/// higher rate, else the highest one.
 fn configuration(
     kind: Kind,
     ranges: impl Iterator<Item = SupportedStreamConfigRange>,
