@@ -229,9 +229,19 @@ fn errors_have_one_line() {
 }
 
 #[test]
+fn screens_without_a_display_are_an_empty_list_with_a_reason() {
+    let command = ["devices", "--json", "-"];
+    let output = Command::new(env!("CARGO_BIN_EXE_lockstep")).args(command).env_remove("DISPLAY").output();
+    let listed: Value = serde_json::from_slice(&output.expect("the command starts").stdout).expect("a document");
+    assert_eq!(listed["screens"], Value::Array(Vec::new()), "{listed}");
+    let problems = listed["problems"].as_array().expect("a list");
+    assert!(problems.iter().any(|one| one.as_str().is_some_and(|one| one.contains("the screen"))), "{listed}");
+}
+
+#[test]
 fn devices_are_listed_even_where_there_are_none() {
     let listed: serde_json::Value = serde_json::from_str(&succeed(&["devices", "--json", "-"])).expect("a document");
-    for key in ["cameras", "microphones", "loudspeakers", "problems"] {
+    for key in ["cameras", "screens", "microphones", "loudspeakers", "problems"] {
         assert!(listed[key].is_array(), "{key}: {listed}");
     }
     let output = lockstep(&["talk", "--no-window", "--camera", "no such camera"]);

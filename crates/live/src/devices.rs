@@ -1,7 +1,8 @@
 //! Microphones and loudspeakers of the system: their list, and sources and sinks that outlive them.
 //!
 //! A source or sink without a name is the system's default device, and follows it. A device that is unplugged leaves
-//! silence in the call until it, or another default, is there.
+//! silence in the call until it, or another default, is there. The sound of a device is resampled to the machine's
+//! clock, so devices do not drift apart ([`lockstep_sound::CaptureResampler`]).
 
 mod stream;
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use camera_list::{Camera, CameraFormat, cameras};
 use lockstep_vp8::{Picture, PictureError};
+pub use screen::{Monitor, monitors};
 
 use crate::clip::{ClipError, GeneratedClip, ScreenContent};
 use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
@@ -148,7 +149,7 @@ pub struct SourceOptions {
 /// - `generated:editor`, `generated:terminal`, `generated:slides` or `generated:page`, with `:640x360@25` or not: a
 ///   screen, see [`ScreenContent`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
 /// - a device such as `/dev/video0`, `camera` for that one, or `camera:NAME` for one of [`cameras`];
-/// - `screen` for the whole screen of an X11 display, or `screen:1` for its first monitor;
+/// - `screen` for the whole screen of an X11 display, or `screen:1` for the first of its [`monitors`];
 /// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
 /// - any other input of ffmpeg.

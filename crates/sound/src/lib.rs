@@ -7,6 +7,8 @@
 //! - In-band forward error correction of Opus restores a lost packet from the next one.
 //! - Concealment replaces the rest.
 //!
+//! [`CaptureResampler`] and [`PlaybackResampler`] follow the clocks of devices.
+//!
 //! The feature `opus` adds libopus. Without it, packets are coded elsewhere, for example in a browser. The feature
 //! `processing` adds echo cancellation, noise suppression and gain control of a microphone. `room` adds simulated rooms
 //! that measure them.
@@ -15,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod coding;
+mod device_resampler;
 mod numbering;
 #[cfg(feature = "opus")]
 mod opus;
@@ -39,6 +42,7 @@ mod wav;
 use std::time::Duration;
 
 pub use coding::{CodingError, has_redundancy};
+pub use device_resampler::{CaptureResampler, PlaybackResampler};
 pub use hound::Error as WavWriteError;
 pub use numbering::FrameNumbering;
 #[cfg(feature = "opus")]

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The reference is the frames that the loudspeaker plays ([`SoundSink::take_played`]), or takes. The library estimates
-//! the delay of their echo, and follows it while the clocks of the two devices drift (lab: 2026-11-echo).
+//! the delay of their echo, and follows small changes. Devices resample both sides to the machine's clock, so the delay
+//! does not drift ([`crate::CaptureResampler`]).
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 

@@ -1,4 +1,4 @@
-//! `lockstep devices`: the cameras, microphones and loudspeakers of this machine.
+//! `lockstep devices`: the cameras, screens, microphones and loudspeakers of this machine.
 
 use std::path::PathBuf;
 use std::thread;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_media::cameras;
+use lockstep_media::{cameras, monitors};
 use lockstep_runner::output_file::{self, in_one_line};
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundSource, Tone};
 
@@ -36,6 +36,7 @@ pub struct DevicesArguments {
 #[derive(Debug, Serialize)]
 struct Devices {
     cameras: Vec<Camera>,
+    screens: Vec<Screen>,
     microphones: Vec<ListedSound>,
     loudspeakers: Vec<ListedSound>,
     problems: Vec<String>,
@@ -55,11 +56,27 @@ struct CameraFormat {
     sizes: Vec<String>,
 }
 
+/// A monitor.
+#[derive(Debug, Serialize)]
+struct Screen {
+    /// Value of `--source`.
+    source: String,
+    name: String,
+    size: String,
+    /// Pixels to the right and down.
+    position: (i32, i32),
+    primary: bool,
+}
+
 impl Devices {
     fn list() -> Self {
         let mut problems = Vec::new();
         let mut problem = |error: anyhow::Error| problems.push(in_one_line(&error));
         let cameras = cameras().unwrap_or_else(|error| {
+            problem(error.into());
+            Vec::new()
+        });
+        let monitors = monitors().unwrap_or_else(|error| {
             problem(error.into());
             Vec::new()
         });
@@ -77,7 +94,20 @@ impl Devices {
             name: camera.name,
             formats: camera.formats.into_iter().map(format).collect(),
         };
-        Self { cameras: cameras.into_iter().map(camera).collect(), microphones, loudspeakers, problems }
+        let screen = |(number, monitor): (usize, lockstep_media::Monitor)| Screen {
+            source: format!("screen:{number}"),
+            name: monitor.name,
+            size: format!("{}x{}", monitor.size.0, monitor.size.1),
+            position: monitor.position,
+            primary: monitor.is_primary,
+        };
+        Self {
+            cameras: cameras.into_iter().map(camera).collect(),
+            screens: (1..).zip(monitors).map(screen).collect(),
+            microphones,
+            loudspeakers,
+            problems,
+        }
     }
 
     fn print(&self) {
@@ -88,6 +118,11 @@ impl Devices {
                 let unsupported = if *supported { "" } else { " (not supported)" };
                 print_line!("    {coding}{unsupported}: {}", sizes.join(", "));
             }
+        }
+        print_line!("screens (--source screen:N)");
+        for Screen { source, name, size, position: (x, y), primary } in &self.screens {
+            let primary = if *primary { "  (primary)" } else { "" };
+            print_line!("  {name}  {source}  {size} at {x},{y}{primary}");
         }
         let sound = [
             ("microphones (--microphone NAME)", &self.microphones),

@@ -1,7 +1,7 @@
 //! `lockstep bench sound`: echo cancellation, noise suppression and gain control of calls, in simulated rooms.
 //!
 //! A call in each room has four parts: the far end talks, both talk, the near end talks, and the far end talks again.
-//! Reference and microphone are processed in the order of their clocks, as in a call.
+//! The microphone's samples are resampled to the clock of the loudspeaker, as in a call.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
 use serde::Serialize;
 
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
 use lockstep_sound::room::{Room, set_level, talk};
 use lockstep_sound::{
-    FRAME_SAMPLES, Frame, ProcessingSettings, SAMPLE_RATE, SoundProcessing, SoundSource, WavRecording, WavSource,
+    CaptureResampler, FRAME_SAMPLES, Frame, ProcessingSettings, SAMPLE_RATE, SoundProcessing, SoundSource,
+    WavRecording, WavSource,
 };
 
 use super::Stopwatch;
@@ -131,6 +134,19 @@ fn frames(samples: &[f32]) -> Vec<Frame> {
     samples.chunks_exact(FRAME_SAMPLES).map(frame).collect()
 }
 
+/// Frames of a microphone whose samples last longer by `drift`. Every 10 ms it has new samples, up to 4 ms late.
+fn captured_frames(samples: &[f32], drift: f64) -> Result<Vec<Frame>> {
+    let mut random = Pcg64::seed_from_u64(0);
+    let mut resampler = CaptureResampler::new(SAMPLE_RATE)?;
+    let mut frames = Vec::new();
+    for (number, samples) in (1..).zip(samples.chunks(SECOND / 100)) {
+        let late = 0.004 * random.random::<f64>();
+        let now = Duration::from_secs_f64(0.01 * f64::from(number) * (1.0 + drift) + late);
+        resampler.capture(now, samples.iter().copied(), |frame| frames.push(frame));
+    }
+    Ok(frames)
+}
+
 /// A voice of the length of a call: that of a file, or a synthetic one.
 fn voice(file: Option<&Path>, seed: u64) -> Result<Vec<f32>> {
     let Some(path) = file else { return Ok(talk(seed, END * SECOND)) };
@@ -146,33 +162,24 @@ fn voice(file: Option<&Path>, seed: u64) -> Result<Vec<f32>> {
 }
 
 impl Sound {
-    fn new(room: &Room, far: &[f32], near: &[f32]) -> Self {
+    fn new(room: &Room, far: &[f32], near: &[f32]) -> Result<Self> {
         let silence = vec![0.0; far.len()];
-        Self {
+        Ok(Self {
             played: frames(far),
             near: frames(near),
-            captured: frames(&room.capture(far, near)),
-            captured_near: frames(&room.capture(&silence, near)),
-        }
+            captured: captured_frames(&room.capture(far, near), room.drift)?,
+            captured_near: captured_frames(&room.capture(&silence, near), room.drift)?,
+        })
     }
 
     /// Processes `captured` while the loudspeaker plays `played`. Returns the sent sound and the processor time,
     /// seconds.
-    fn process(captured: &[Frame], played: &[Frame], drift: f64, settings: ProcessingSettings) -> (Vec<Frame>, f64) {
+    fn process(captured: &[Frame], played: &[Frame], settings: ProcessingSettings) -> (Vec<Frame>, f64) {
         let mut processing = SoundProcessing::new(settings);
-        let mut played = played.iter().enumerate();
-        let mut next = played.next();
         let watch = Stopwatch::start();
         let mut sent = captured.to_vec();
-        for (number, frame) in sent.iter_mut().enumerate() {
-            // Captured frames meet the clock of played ones after ten seconds: then one slips past the other.
-            let at = (number as f64 + 1.0) * (1.0 + drift) - 500.0 * drift;
-            while let Some((number, frame)) = next
-                && number as f64 <= at
-            {
-                processing.played(frame);
-                next = played.next();
-            }
+        for (frame, played) in sent.iter_mut().zip(played) {
+            processing.played(played);
             processing.captured(frame);
         }
         (sent, watch.seconds())
@@ -221,13 +228,12 @@ fn rated_seconds() -> impl Iterator<Item = usize> {
 }
 
 fn measure(case: &Case, sound: &Sound) -> (Scores, Vec<Frame>) {
-    let drift = case.room.drift;
     let all = ProcessingSettings::default();
     let without_gain = ProcessingSettings { auto_gain_control: false, ..all };
-    let (sent, seconds) = Sound::process(&sound.captured, &sound.played, drift, all);
-    let (plain, _) = Sound::process(&sound.captured, &sound.played, drift, without_gain);
+    let (sent, seconds) = Sound::process(&sound.captured, &sound.played, all);
+    let (plain, _) = Sound::process(&sound.captured, &sound.played, without_gain);
     let silence = vec![[0; FRAME_SAMPLES]; sound.played.len()];
-    let (alone, _) = Sound::process(&sound.captured_near, &silence, drift, without_gain);
+    let (alone, _) = Sound::process(&sound.captured_near, &silence, without_gain);
 
     let of_second = |frames: &[Frame], second: usize| energy(part(frames, second, second + 1));
     let erle = |sent: &[Frame]| {
@@ -253,7 +259,7 @@ fn measure(case: &Case, sound: &Sound) -> (Scores, Vec<Frame>) {
         worst_second_erle_db: worst,
         converged_after_s: converged.map(|second| second + 1),
         erle_without_gain_db: erle(&plain),
-        double_talk_captured_db: si_sdr(both(&sound.captured), both(&sound.near)),
+        double_talk_captured_db: si_sdr(both(&sound.captured), both(&sound.captured_near)),
         double_talk_sent_db: si_sdr(both(&plain), both(&alone)),
         near_level_db: ratio_db(energy(near(&plain)), energy(near(&sound.near))),
         core_percent: 100.0 * seconds / END as f64,
@@ -292,7 +298,7 @@ pub(super) fn run(arguments: &SoundArguments) -> Result<()> {
     let mut scores = Vec::new();
     for case in &cases {
         progress.update(scores.len() as u64, case.name);
-        let sound = Sound::new(&case.room, &far, &near);
+        let sound = Sound::new(&case.room, &far, &near)?;
         let (score, sent) = measure(case, &sound);
         if let Some(folder) = &arguments.recordings {
             record(folder, case.name, "near", &sound.near)?;

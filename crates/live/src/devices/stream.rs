@@ -12,7 +12,7 @@ use cpal::{
     BufferSize, Device, ErrorKind, FromSample, Host, Sample, SampleFormat, SizedSample, Stream, StreamConfig,
     SupportedStreamConfigRange,
 };
-use lockstep_sound::{FRAME_SAMPLES, Frame, SAMPLE_RATE, SoundFailure};
+use lockstep_sound::{CaptureResampler, FRAME_SAMPLES, Frame, PlaybackResampler, SAMPLE_RATE, SoundFailure};
 
 use super::{Kind, id_of, name_of};
 use crate::following::Named;
@@ -132,25 +132,30 @@ fn hold(
     }
 }
 
-/// The configuration of 48,000 samples per second with the fewest channels, in a supported format.
+/// The configuration with the fewest channels, in a supported format. Its rate is 48,000 samples per second, else the next
+/// higher rate, else the highest one.
 fn configuration(
     kind: Kind,
     ranges: impl Iterator<Item = SupportedStreamConfigRange>,
     buffer: BufferSize,
 ) -> Result<(StreamConfig, SampleFormat), SoundFailure> {
-    let understood = |range: &SupportedStreamConfigRange| {
-        matches!(range.sample_format(), SampleFormat::F32 | SampleFormat::I16)
-            && (range.min_sample_rate()..=range.max_sample_rate()).contains(&SAMPLE_RATE)
+    let understood =
+        |range: &SupportedStreamConfigRange| matches!(range.sample_format(), SampleFormat::F32 | SampleFormat::I16);
+    let rate = |range: &SupportedStreamConfigRange| SAMPLE_RATE.clamp(range.min_sample_rate(), range.max_sample_rate());
+    let preference = |range: &SupportedStreamConfigRange| {
+        let rate = rate(range);
+        // A lower rate loses the highest frequencies.
+        (SAMPLE_RATE.saturating_sub(rate), rate, range.channels())
     };
-    let range = ranges.filter(understood).min_by_key(SupportedStreamConfigRange::channels);
+    let range = ranges.filter(understood).min_by_key(preference);
     let range = range.ok_or_else(|| {
         let kind = kind.name();
         SoundFailure(format!(
-            "the {kind} does not support {SAMPLE_RATE} samples per second; choose another, or name a WAV file"
+            "the {kind} supports neither 16-bit nor float samples; choose another, or name a WAV file"
         ))
     })?;
-    let format = range.sample_format();
-    Ok((StreamConfig { buffer_size: buffer, ..range.with_sample_rate(SAMPLE_RATE).config() }, format))
+    let (rate, format) = (rate(&range), range.sample_format());
+    Ok((StreamConfig { buffer_size: buffer, ..range.with_sample_rate(rate).config() }, format))
 }
 
 /// An open microphone.
@@ -166,9 +171,10 @@ impl Microphone {
         let stream = hold(kind, wanted, move |device, buffer, reports| {
             let ranges = device.supported_input_configs().map_err(|error| failed(kind)(&error))?;
             let (config, format) = configuration(kind, ranges, buffer)?;
+            let resampler = CaptureResampler::new(config.sample_rate)?;
             let stream = match format {
-                SampleFormat::I16 => listen::<i16>(device, config, frames, reports),
-                _ => listen::<f32>(device, config, frames, reports),
+                SampleFormat::I16 => listen::<i16>(device, config, resampler, frames, reports),
+                _ => listen::<f32>(device, config, resampler, frames, reports),
             };
             stream.map_err(|error| failed(kind)(&error))
         })?;
@@ -198,6 +204,7 @@ impl Named for Microphone {
 fn listen<T>(
     device: &Device,
     config: StreamConfig,
+    mut resampler: CaptureResampler,
     frames: SyncSender<Frame>,
     reports: &Reports,
 ) -> Result<Stream, cpal::Error>
@@ -206,17 +213,16 @@ where
     f32: FromSample<T>,
 {
     let channels = usize::from(config.channels).max(1);
-    let mut captured = Vec::with_capacity(FRAME_SAMPLES);
+    let opened = Instant::now();
     let take = move |samples: &[T], _: &cpal::InputCallbackInfo| {
-        for moment in samples.chunks_exact(channels) {
+        let mixed = samples.chunks_exact(channels).map(|moment| {
             let sum: f32 = moment.iter().map(|&sample| f32::from_sample(sample)).sum();
-            captured.push(i16::from_sample(sum / channels as f32));
-            if let Ok(frame) = Frame::try_from(captured.as_slice()) {
-                captured.clear();
-                // The frame is dropped if the receiver is too slow or gone.
-                let _ = frames.try_send(frame);
-            }
-        }
+            sum / channels as f32
+        });
+        resampler.capture(opened.elapsed(), mixed, |frame| {
+            // The frame is dropped if the receiver is too slow or gone.
+            let _ = frames.try_send(frame);
+        });
     };
     device.build_input_stream(config, take, reports.error_handler(Kind::Microphone), None)
 }
@@ -245,10 +251,11 @@ impl Loudspeaker {
         let stream = hold(kind, wanted, move |device, buffer, reports| {
             let ranges = device.supported_output_configs().map_err(|error| failed(kind)(&error))?;
             let (config, format) = configuration(kind, ranges, buffer)?;
-            let feed = Feed { frames: to_play, queue: playing, frame: [0; FRAME_SAMPLES], next: FRAME_SAMPLES };
+            let feed = Feed { frames: to_play, queue: playing, played };
+            let resampler = PlaybackResampler::new(config.sample_rate)?;
             let stream = match format {
-                SampleFormat::I16 => play::<i16>(device, config, feed, played, reports),
-                _ => play::<f32>(device, config, feed, played, reports),
+                SampleFormat::I16 => play::<i16>(device, config, resampler, feed, reports),
+                _ => play::<f32>(device, config, resampler, feed, reports),
             };
             stream.map_err(|error| failed(kind)(&error))
         })?;
@@ -279,59 +286,53 @@ impl Named for Loudspeaker {
     }
 }
 
-/// The samples to play.
+/// The frames to play.
 struct Feed {
     frames: Receiver<Frame>,
     queue: Arc<Queue>,
-    frame: Frame,
-    /// Number of the next sample in the frame.
-    next: usize,
+    /// Receives what the device plays, silence included.
+    played: SyncSender<Frame>,
 }
 
 impl Feed {
-    /// Prepares for a device that takes `samples` at once.
+    /// Prepares for a device that takes `samples` of the call at once.
     fn prepare(&self, samples: usize) {
         let wanted = (samples.div_ceil(FRAME_SAMPLES) + 1).clamp(MIN_PLAYBACK_FRAMES, MAX_PLAYBACK_FRAMES);
         self.queue.wanted.fetch_max(wanted, Ordering::Relaxed);
     }
 
-    /// The next sample; silence while no frame waits.
-    fn next_sample(&mut self) -> i16 {
-        if self.next == FRAME_SAMPLES
-            && let Ok(newer) = self.frames.try_recv()
-        {
+    /// The next frame; silence while no frame waits.
+    fn next_frame(&self) -> Frame {
+        let frame = self.frames.try_recv().ok();
+        if frame.is_some() {
             self.queue.waiting.fetch_sub(1, Ordering::Relaxed);
-            (self.frame, self.next) = (newer, 0);
         }
-        let sample = self.frame.get(self.next).copied().unwrap_or(0);
-        self.next = (self.next + 1).min(FRAME_SAMPLES);
-        sample
+        let frame = frame.unwrap_or([0; FRAME_SAMPLES]);
+        // The frame is dropped if no microphone takes it.
+        let _ = self.played.try_send(frame);
+        frame
     }
 }
 
 fn play<T>(
     device: &Device,
     config: StreamConfig,
-    mut feed: Feed,
-    played: SyncSender<Frame>,
+    mut resampler: PlaybackResampler,
+    feed: Feed,
     reports: &Reports,
 ) -> Result<Stream, cpal::Error>
 where
-    T: SizedSample + FromSample<i16>,
+    T: SizedSample + FromSample<f32>,
 {
     let channels = usize::from(config.channels).max(1);
-    let mut reference = Vec::with_capacity(FRAME_SAMPLES);
+    let rate = config.sample_rate as usize;
+    let opened = Instant::now();
     let give = move |samples: &mut [T], _: &cpal::OutputCallbackInfo| {
-        feed.prepare(samples.len() / channels);
-        for moment in samples.chunks_exact_mut(channels) {
-            let sample = feed.next_sample();
+        let count = samples.len() / channels;
+        feed.prepare((count * SAMPLE_RATE as usize).div_ceil(rate));
+        let resampled = resampler.play(opened.elapsed(), count, || feed.next_frame());
+        for (moment, sample) in samples.chunks_exact_mut(channels).zip(resampled) {
             moment.fill(T::from_sample(sample));
-            reference.push(sample);
-            if let Ok(frame) = Frame::try_from(reference.as_slice()) {
-                reference.clear();
-                // The frame is dropped if no microphone takes it.
-                let _ = played.try_send(frame);
-            }
         }
     };
     device.build_output_stream(config, give, reports.error_handler(Kind::Loudspeaker), None)

@@ -1,5 +1,5 @@
 //! Reads a camera through Video4Linux2 with the `linuxvideo` crate. It is pure Rust and requires neither libclang nor
-//! libv4l.
+//! libv4l. The ffmpeg command reads a camera that has only H.264.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ pub(super) fn unsupported(device: &Path) -> SourceError {
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub(super) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
-    Ok(Box::new(CameraSource::open(device, options)?))
+    linux::open(device, options)
 }
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
 pub use linux::CameraSource;
 #[cfg(all(feature = "camera", target_os = "linux"))]
-pub(super) use linux::PREFERRED;
+pub(super) use linux::is_supported;
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
 mod linux {
@@ -44,6 +44,7 @@ mod linux {
     use zune_core::options::DecoderOptions;
     use zune_jpeg::JpegDecoder;
 
+    use super::super::ffmpeg::FfmpegSource;
     use super::{Path, Source, SourceError, SourceOptions};
     use crate::colour;
     use crate::format::{FrameRate, VideoFormat};
@@ -53,10 +54,109 @@ mod linux {
     const DAMAGED_LIMIT: u32 = 60;
     /// The library has no constant for it.
     const NV12: PixelFormat = PixelFormat::from_fourcc(*b"NV12");
-    /// Supported formats, the first ones preferred for small pictures.
-    pub(in crate::source) const PREFERRED: [PixelFormat; 3] = [PixelFormat::YUYV, NV12, PixelFormat::MJPG];
+    const H264: PixelFormat = PixelFormat::from_fourcc(*b"H264");
+    /// Formats that this module decodes, the first ones preferred for small pictures.
+    const PREFERRED: [PixelFormat; 3] = [PixelFormat::YUYV, NV12, PixelFormat::MJPG];
     /// Above this number of samples, USB 2 cannot carry raw pictures at 30 per second, and cameras lower their rate.
     const RAW_SAMPLES: usize = 640 * 480;
+
+    /// Whether calls can use the format `coding`.
+    pub(in crate::source) fn is_supported(coding: PixelFormat) -> bool {
+        PREFERRED.contains(&coding) || coding == H264
+    }
+
+    /// The best of the formats that a camera offers for pictures of `samples` pixels. H.264 is the last choice, because it
+    /// requires ffmpeg and adds delay.
+    fn choose(offered: &[PixelFormat], samples: usize) -> Option<PixelFormat> {
+        let mut preferred = PREFERRED;
+        if samples > RAW_SAMPLES {
+            preferred.rotate_right(1);
+        }
+        preferred.into_iter().chain([H264]).find(|format| offered.contains(format))
+    }
+
+    /// Formats of the pictures of a camera.
+    fn offered(camera: &Device) -> Vec<PixelFormat> {
+        let formats = camera.formats(BufType::VIDEO_CAPTURE);
+        formats.filter_map(|format| format.ok().map(|format| format.pixel_format())).collect()
+    }
+
+    /// Size and frame rate to request.
+    fn wanted(options: &SourceOptions) -> VideoFormat {
+        let default = VideoFormat::default();
+        let (width, height) = options.size.unwrap_or((default.width, default.height));
+        VideoFormat { width, height, frame_rate: options.frame_rate.unwrap_or(default.frame_rate) }
+    }
+
+    /// Opens and starts a device, with ffmpeg if it has only H.264.
+    pub(in crate::source) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+        let failed = |error: io::Error| SourceError::Camera { device: device.to_owned(), reason: error.to_string() };
+        let VideoFormat { width, height, .. } = wanted(options);
+        if choose(&offered(&Device::open(device).map_err(failed)?), width * height) == Some(H264) {
+            return Ok(Box::new(CodedCamera::open(device, wanted(options))?));
+        }
+        Ok(Box::new(CameraSource::open(device, options)?))
+    }
+
+    /// The pictures of a camera that has only H.264, by ffmpeg. The source is live.
+    struct CodedCamera {
+        device: PathBuf,
+        format: VideoFormat,
+        /// None while the source is paused.
+        source: Option<FfmpegSource>,
+    }
+
+    impl CodedCamera {
+        fn open(device: &Path, wanted: VideoFormat) -> Result<Self, SourceError> {
+            let source = Self::start(device, wanted)?;
+            Ok(Self { device: device.to_owned(), format: source.format(), source: Some(source) })
+        }
+
+        fn start(device: &Path, wanted: VideoFormat) -> Result<FfmpegSource, SourceError> {
+            FfmpegSource::open_demuxer(&Self::arguments(wanted), &device.display().to_string())
+        }
+
+        /// Options of ffmpeg before the device. Its decoder keeps no pictures back.
+        fn arguments(wanted: VideoFormat) -> Vec<String> {
+            let VideoFormat { width, height, frame_rate } = wanted;
+            let (size, rate) = (format!("{width}x{height}"), frame_rate.to_string());
+            let fast = ["-fflags", "nobuffer", "-flags", "low_delay"];
+            let demuxer = ["-f", "v4l2", "-input_format", "h264", "-video_size", &size, "-framerate", &rate];
+            fast.into_iter().chain(demuxer).map(str::to_owned).collect()
+        }
+    }
+
+    impl Source for CodedCamera {
+        fn format(&self) -> VideoFormat {
+            self.format
+        }
+
+        fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+            if self.source.is_none() {
+                let source = Self::start(&self.device, self.format)?;
+                let (before, now) = (self.format, source.format());
+                if (before.width, before.height) != (now.width, now.height) {
+                    let reason = format!("it gives {now} now, and gave {before} before");
+                    return Err(SourceError::Camera { device: self.device.clone(), reason });
+                }
+                self.source = Some(source);
+            }
+            let Some(source) = &mut self.source else { return Ok(None) };
+            // A camera has no end.
+            source.next()?.map(Some).ok_or_else(|| SourceError::Camera {
+                device: self.device.clone(),
+                reason: "its pictures ended".to_owned(),
+            })
+        }
+
+        fn rest(&mut self) {
+            self.source = None;
+        }
+
+        fn is_live(&self) -> bool {
+            true
+        }
+    }
 
     /// The pictures of a camera. The source is live: it blocks until each picture arrives.
     pub struct CameraSource {
@@ -101,22 +201,12 @@ mod linux {
     fn start(device: &Path, options: &SourceOptions) -> Result<Running, SourceError> {
         let fault = |reason: String| SourceError::Camera { device: device.to_owned(), reason };
         let failed = |error: io::Error| fault(error.to_string());
-        let default = VideoFormat::default();
-        let (width, height) = options.size.unwrap_or((default.width, default.height));
-        let rate = options.frame_rate.unwrap_or(default.frame_rate);
+        let VideoFormat { width, height, frame_rate: rate } = wanted(options);
 
         let camera = Device::open(device).map_err(failed)?;
-        let offered: Vec<PixelFormat> = camera
-            .formats(BufType::VIDEO_CAPTURE)
-            .filter_map(|format| format.ok().map(|format| format.pixel_format()))
-            .collect();
-        let mut preferred = PREFERRED;
-        if width * height > RAW_SAMPLES {
-            preferred.rotate_right(1);
-        }
-        let chosen = preferred
-            .into_iter()
-            .find(|format| offered.contains(format))
+        let offered = offered(&camera);
+        let chosen = choose(&offered, width * height)
+            .filter(|&format| format != H264)
             .ok_or_else(|| fault(format!("it offers {offered:?}, but none of YUYV, NV12 and MJPG")))?;
         let capture = camera.video_capture(PixFormat::new(width as u32, height as u32, chosen)).map_err(failed)?;
         let given = capture.format();
@@ -250,7 +340,28 @@ mod linux {
         }
 
         #[test]
+        fn format_depends_on_the_size_and_h264_is_the_last_choice() {
+            let (small, large) = (640 * 480, 1280 * 720);
+            let all = [H264, PixelFormat::MJPG, NV12, PixelFormat::YUYV];
+            assert_eq!(choose(&all, small), Some(PixelFormat::YUYV));
+            assert_eq!(choose(&all, large), Some(PixelFormat::MJPG));
+            assert_eq!(choose(&[H264, NV12], large), Some(NV12));
+            let hevc = PixelFormat::from_fourcc(*b"HEVC");
+            assert_eq!(choose(&[hevc, H264], small), Some(H264));
+            assert_eq!(choose(&[hevc], small), None);
+            assert!(is_supported(H264) && !is_supported(hevc));
+        }
+
+        #[test]
+        fn ffmpeg_reads_h264_of_a_camera_in_the_wanted_format() {
+            let arguments = CodedCamera::arguments(VideoFormat { width: 640, height: 360, ..VideoFormat::default() });
+            let expected = "-f v4l2 -input_format h264 -video_size 640x360 -framerate 30";
+            assert!(arguments.join(" ").ends_with(expected), "{arguments:?}");
+        }
+
+        #[test]
         fn file_instead_of_a_camera_is_refused() {
+            assert!(open(Path::new("/dev/null"), &SourceOptions::default()).is_err());
             assert!(CameraSource::open(Path::new("/dev/null"), &SourceOptions::default()).is_err());
         }
     }

@@ -86,7 +86,7 @@ fn described(device: &linuxvideo::Device) -> Option<Camera> {
                 }
                 Err(_) => Vec::new(),
             };
-            let is_supported = super::camera::PREFERRED.contains(&coding);
+            let is_supported = super::camera::is_supported(coding);
             CameraFormat { coding: coding.to_string(), is_supported, sizes }
         })
         .collect();

@@ -41,7 +41,16 @@ impl FfmpegSource {
     /// # Errors
     /// If ffmpeg is not installed or cannot read the input.
     pub fn open(input: &str, options: &SourceOptions) -> Result<Self, SourceError> {
-        Self::open_with("ffmpeg", input, None, options)
+        Self::open_with("ffmpeg", &[], input, None, options)
+    }
+
+    /// Starts `ffmpeg` on `input`, which it reads with the options `before`.
+    ///
+    /// # Errors
+    /// See [`FfmpegSource::open`].
+    #[cfg(all(feature = "camera", target_os = "linux"))]
+    pub(super) fn open_demuxer(before: &[String], input: &str) -> Result<Self, SourceError> {
+        Self::open_with("ffmpeg", before, input, None, &SourceOptions::default())
     }
 
     /// Starts `ffmpeg` on the bytes of `pipe`. Errors call it standard input.
@@ -49,11 +58,12 @@ impl FfmpegSource {
     /// # Errors
     /// See [`FfmpegSource::open`].
     pub(super) fn open_pipe(pipe: Box<dyn Read + Send>, options: &SourceOptions) -> Result<Self, SourceError> {
-        Self::open_with("ffmpeg", STANDARD_INPUT, Some(pipe), options)
+        Self::open_with("ffmpeg", &[], STANDARD_INPUT, Some(pipe), options)
     }
 
     fn open_with(
         program: &str,
+        before: &[String],
         input: &str,
         pipe: Option<Box<dyn Read + Send>>,
         options: &SourceOptions,
@@ -65,7 +75,7 @@ impl FfmpegSource {
         let words = tempfile::tempfile().map_err(start)?;
         let mut command = Command::new(program);
         let from = if pipe.is_some() { PIPE } else { input };
-        command.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-i", from]);
+        command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]).args(before).args(["-i", from]);
         // Filters instead of `-s` and `-r`: `-r` repeats pictures at the end.
         let mut filters = Vec::new();
         filters.extend(options.size.map(|(width, height)| format!("scale={width}:{height}")));
@@ -189,7 +199,8 @@ mod tests {
 
     #[test]
     fn error_of_a_missing_ffmpeg_names_the_package() {
-        let error = FfmpegSource::open_with("no-such-ffmpeg", "clip.mp4", None, &SourceOptions::default()).unwrap_err();
+        let error =
+            FfmpegSource::open_with("no-such-ffmpeg", &[], "clip.mp4", None, &SourceOptions::default()).unwrap_err();
         assert!(error.to_string().contains("apt install ffmpeg"), "{error}");
     }
 
