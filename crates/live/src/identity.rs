@@ -486,7 +486,7 @@ mod tests {
         File::create(&long).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
         for (path, reason) in [(&long, "too long"), (&pipe, "not a regular file")] {
-            let error = Identity::standing(path).err().expect("no key").to_string();
+            let error = Identity::standing(path).expect_err("no key").to_string();
             assert!(error.contains(reason), "{error}");
         }
     }
