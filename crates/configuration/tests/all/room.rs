@@ -68,7 +68,10 @@ fn bad_network_of_one_person_costs_nobody_else_anything() {
         write_bad_access(&path, kbps);
         path.to_str().unwrap().to_owned()
     });
-    for seed in ["1", "2"] {
+    // Any change gives all later packets another course, so single values differ by chance, and their means count. A
+    // person whose network is bad has ratios of 1.5 to 13.
+    let (mut during, mut later, mut recovered, mut changes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for seed in ["1", "2", "3"] {
         let settings = settings(&[("seed", seed)]);
         let (good, good_frames) = run(&RoomSettings::new(settings.clone(), 4, &[], &[]).unwrap());
         let bad = RoomSettings::new(settings, 4, &of_person(4, &up), &of_person(4, &down)).unwrap();
@@ -76,22 +79,31 @@ fn bad_network_of_one_person_costs_nobody_else_anything() {
         let (good, bad) = (calls(&good), calls(&bad));
         assert_eq!(bad.len(), 12);
         for (direction, call) in bad {
-            let p95s = |from, to| [&bad_frames, &good_frames].map(|frames| p95_ms(&frames[&direction], from, to));
+            let ratio = |from, to| {
+                let [with_bad, usual] = [&bad_frames, &good_frames].map(|frames| p95_ms(&frames[&direction], from, to));
+                with_bad / usual
+            };
             let ssim = |call: &CallReport<CallSettings>| call.scores.ssim_db.unwrap().mean;
             if direction.0 == 4 || direction.1 == 4 {
-                let [during, usual] = p95s(20, 40);
-                assert!(during > 1.5 * usual, "seed {seed}, {direction:?}: {during} and {usual} ms");
-                let [after, usual] = p95s(45, 60);
-                assert!(after < 1.25 * usual, "seed {seed}, {direction:?}: {after} and {usual} ms");
+                assert!(ratio(20, 40) > 1.5, "seed {seed}, {direction:?}: {}", ratio(20, 40));
+                recovered.push(ratio(45, 60));
             } else {
-                for (from, to) in [(20, 40), (40, 60)] {
-                    let [with_bad, usual] = p95s(from, to);
-                    assert!(with_bad < 1.15 * usual, "seed {seed}, {direction:?}: {with_bad} and {usual} ms");
-                }
-                assert!(ssim(call) > ssim(good[&direction]) - 0.1, "seed {seed}, {direction:?}: {}", ssim(call));
+                during.push(ratio(20, 40));
+                later.push(ratio(40, 60));
+                changes.push(ssim(call) - ssim(good[&direction]));
             }
         }
     }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let worst = |ratios: &[f64]| ratios.iter().copied().fold(0.0, f64::max);
+    for (ratios, limit) in [(&during, 1.0), (&later, 1.05), (&recovered, 1.1)] {
+        assert!(
+            mean(ratios) < limit && worst(ratios) < 1.3,
+            "p95 of the delay, of that with a good network: {ratios:?}"
+        );
+    }
+    let least = changes.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(mean(&changes) > 0.0 && least > -0.5, "change of SSIM, dB: {changes:?}");
 }
 
 #[test]
