@@ -27,7 +27,7 @@ mod halves;
 mod message;
 mod mixer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, OnceLock};
@@ -258,7 +258,7 @@ impl<Heard: FnMut(RoomMessage)> CallObserver for DoorObserver<Heard> {
     }
 }
 
-/// Makes one call at a door, and returns whether somebody was there.
+/// Makes one call at a door, and returns how it ended.
 fn call_at_door(
     clock: Clock,
     peer: RemoteEnd,
@@ -296,8 +296,11 @@ fn serve_door(
     while !is_over.load(Ordering::Relaxed) {
         let handle = CallHandle::new();
         let (events, of_call) = (events.clone(), handle.clone());
+        let mut has_asked = false;
         let heard = move |message| {
-            if let RoomMessage::Enter(person) = message {
+            if let RoomMessage::Enter(person) = message
+                && !std::mem::replace(&mut has_asked, true)
+            {
                 let _ = events.send(Event::Entering(of_call.clone(), person)); // the loop has ended
             }
         };
@@ -401,8 +404,8 @@ struct Room {
 /// Runs one end of a room on `clock` until it leaves. An end that entered also leaves when everybody else has left.
 ///
 /// # Errors
-/// The room cannot be entered, or the source, the microphone or the loudspeaker fails. The failure of one person's call
-/// is reported to the observer.
+/// The room cannot be entered, or the microphone or the loudspeaker fails. The observer receives the failure of the
+/// source, and those of single calls.
 pub fn room(clock: Clock, options: RoomOptions, observer: &mut impl RoomObserver) -> Result<Ended, LiveError> {
     let RoomOptions { entrance, relay_only, name, mut source, microphone, loudspeaker, listener, seat, .. } = options;
     let RoomOptions { length, wait_limit, idle_limit, stop, handle, .. } = options;
@@ -593,10 +596,11 @@ impl Room {
         Ok(())
     }
 
-    /// Whether there is a place for a person.
+    /// Whether there is a place for a person. A person who calls again has two calls for a while.
     fn has_place(&self, person: Person) -> bool {
-        let others: std::collections::BTreeSet<Person> = self.guests.values().map(|guest| guest.person).collect();
-        person != self.me && (others.contains(&person) || others.len() + 1 < MAX_PEOPLE)
+        let others: BTreeSet<Person> = self.guests.values().map(|guest| guest.person).collect();
+        let is_known = others.contains(&person) && self.guests.len() < 2 * MAX_PEOPLE;
+        person != self.me && (is_known || others.len() + 1 < MAX_PEOPLE)
     }
 
     /// Admits a person at the door, and introduces that person to everyone.

@@ -44,6 +44,8 @@ struct Seen {
     speaker: Option<u64>,
     others: BTreeMap<u64, Presence>,
     failed: Vec<String>,
+    /// Calls that this end prepared.
+    seats: usize,
 }
 
 impl Seen {
@@ -145,6 +147,7 @@ impl RoomEnd {
             loudspeaker: Some(Loudspeaker { sink: Box::new(heard.clone()), lip_sync: false }),
             listener: Box::new(|| Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Identity::new()?)),
             seat: Box::new(move |number| {
+                of_seat.lock().unwrap().seats += 1;
                 let (pictures, sized) = (Pictures { widths: wide.clone(), count: counted.clone() }, sized.clone());
                 Ok(Seat {
                     sending: sending_end(1, MenuMode::default()),
@@ -282,7 +285,8 @@ fn silent_stranger_at_the_door_keeps_nobody_out_for_long() {
     let refused = crate::calls::run(other).0.result;
     assert_eq!(refused, Err(LiveError::Ticket(lockstep_live::TicketRefusal::OtherKind)));
     let (handle, is_over) = (CallHandle::new(), Arc::<AtomicBool>::default());
-    for nonsense in [&b"call me"[..], b"\xff\xfe", b"introduce AAAAAAAAAAAAA", b"size 1 1"] {
+    let again = [&b"enter AAAAAAAAAAAAA"[..]; 20];
+    for nonsense in [&b"call me"[..], b"\xff\xfe", b"introduce AAAAAAAAAAAAA", b"size 1 1"].into_iter().chain(again) {
         handle.send_message(Message::reliable(nonsense)).expect("it fits");
     }
     let over = is_over.clone();
@@ -300,4 +304,5 @@ fn silent_stranger_at_the_door_keeps_nobody_out_for_long() {
     bruno.wait_for_pictures(10);
     is_over.store(true, Ordering::Relaxed);
     assert!(stranger.join().expect("no panic").joined);
+    assert_eq!(anna.seen.lock().unwrap().seats, 2, "one for each person at the door");
 }
