@@ -596,7 +596,7 @@ impl Room {
         Ok(())
     }
 
-    /// Whether there is a place for a person. A person who calls again has two calls for a while.
+    /// Whether there is a place for a person. After a call broke, a person has two for a while.
     fn has_place(&self, person: Person) -> bool {
         let others: BTreeSet<Person> = self.guests.values().map(|guest| guest.person).collect();
         let is_known = others.contains(&person) && self.guests.len() < 2 * MAX_PEOPLE;
