@@ -1,8 +1,9 @@
 //! Resamples the sound of a device to the machine's clock, or from it.
 //!
-//! The clock of a sound card differs from the machine's by up to some hundred ppm. [`CaptureResampler`] turns the samples of a microphone into frames, and [`PlaybackResampler`] turns frames into
-//! the samples of a loudspeaker. On the call's side of both, 48,000 samples last one second of the machine's clock. So
-//! the two sides of echo cancellation do not drift apart.
+//! The clock of a sound card differs from the machine's by up to some hundred ppm. [`CaptureResampler`] turns the
+//! samples of a microphone into frames, and [`PlaybackResampler`] turns frames into the samples of a loudspeaker. On the
+//! call's side of both, 48,000 samples last one second of the machine's clock. So the two sides of echo cancellation do
+//! not drift apart.
 //!
 //! ```text
 //! microphone --> CaptureResampler --> frames        frames --> PlaybackResampler --> loudspeaker
