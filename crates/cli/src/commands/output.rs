@@ -7,9 +7,13 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_measure::{CallReport, FrameObserver, RoomReport};
+#[cfg(feature = "lab")]
+use lockstep_measure::RoomReport;
+use lockstep_measure::{CallReport, FrameObserver};
 use lockstep_runner::output_file::{self, write_json};
-use lockstep_runner::progress::{print_room, print_scores, print_sound, warn_of_early_end};
+#[cfg(feature = "lab")]
+use lockstep_runner::progress::print_room;
+use lockstep_runner::progress::{print_scores, print_sound, warn_of_early_end};
 
 use crate::frame_log::{self, FrameWriter};
 
@@ -38,6 +42,7 @@ impl OutputArguments {
     }
 
     /// Prints the scores of a room with the planned length `seconds`, and writes the requested file.
+    #[cfg(feature = "lab")]
     pub fn write_room(&self, seconds: f64, report: &RoomReport<impl Serialize>) -> Result<()> {
         if let Some(flow) = report.calls.first() {
             warn_of_early_end(seconds, &flow.call.scores);
