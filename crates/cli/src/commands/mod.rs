@@ -42,7 +42,7 @@ pub enum Calls {
     ///
     /// Sender and receiver are two processes; this process emulates the link between them.
     Call(call::CallCommand),
-    /// List the cameras, screens, microphones and loudspeakers of this machine, or test the sound.
+    /// List cameras, screens, microphones and loudspeakers, or test the sound.
     Devices(devices::DevicesArguments),
     /// Host a rendezvous for peers behind routers.
     ///
