@@ -744,6 +744,9 @@ impl Room {
         let Some(mut guest) = self.guests.remove(&number) else { return Ok(()) };
         guest.thread.finish(END_LIMIT)?;
         if guest.is_replaced {
+            if joined {
+                observer.left(number, &Err(LiveError::Replaced));
+            }
             return Ok(());
         }
         if joined {
