@@ -92,6 +92,15 @@ impl Screen {
         }
     }
 
+    /// Prints news of a call for a person, or for another program.
+    pub fn news(&self, status: StatusArgument, text: String) {
+        match status {
+            StatusArgument::Line => self.print(ScreenLine::News(text)),
+            StatusArgument::Json => self.print(ScreenLine::Json(StatusLine::Notice(text))),
+            StatusArgument::None => {}
+        }
+    }
+
     /// Ends the thread, and returns whether the screen is still read.
     pub fn finish(&mut self) -> bool {
         self.lines = None;

@@ -16,22 +16,12 @@ struct Audience {
     screen: Screen,
 }
 
-impl Audience {
-    fn news(&self, text: String) {
-        match self.status {
-            StatusArgument::Line => self.screen.print(ScreenLine::News(text)),
-            StatusArgument::Json => self.screen.print(ScreenLine::Json(StatusLine::Notice(text))),
-            StatusArgument::None => {}
-        }
-    }
-}
-
 impl BroadcastObserver for Audience {
     fn event(&mut self, viewer: u64, event: CallEvent) {
         match event {
-            CallEvent::Joined => self.news(format!("viewer {viewer} joined")),
-            CallEvent::Ended(_) => self.news(format!("viewer {viewer} left")),
-            CallEvent::Failed(error) => self.news(format!("viewer {viewer} left: {error}")),
+            CallEvent::Joined => self.screen.news(self.status, format!("viewer {viewer} joined")),
+            CallEvent::Ended(_) => self.screen.news(self.status, format!("viewer {viewer} left")),
+            CallEvent::Failed(error) => self.screen.news(self.status, format!("viewer {viewer} left: {error}")),
             _ => {}
         }
     }

@@ -18,7 +18,6 @@ use lockstep_media::{
     Notice, SourceError, SourceOptions, VideoFormat, WindowSink, WindowTile, open_sink, open_source, sink_of_stream,
 };
 use lockstep_runner::live_stats::LiveStats;
-use lockstep_runner::status_line::StatusLine;
 use lockstep_units::Timestamp;
 
 use super::{CallOverlay, Talk, TalkArguments};
@@ -128,14 +127,6 @@ struct RoomReporter {
 }
 
 impl RoomReporter {
-    fn news(&self, text: String) {
-        match self.status {
-            StatusArgument::Line => self.screen.print(ScreenLine::News(text)),
-            StatusArgument::Json => self.screen.print(ScreenLine::Json(StatusLine::Notice(text))),
-            StatusArgument::None => {}
-        }
-    }
-
     /// Prints the ticket or a new code, on a separate thread, because it may wait for the rendezvous.
     fn print_ticket(&self) {
         if let Some(ticket) = self.ticket.clone() {
@@ -154,14 +145,17 @@ impl RoomObserver for RoomReporter {
     fn left(&mut self, person: u64, result: &Result<Ended, LiveError>) {
         let Some(card) = self.people.cards().remove(&person) else { return };
         let name = card.name(person);
-        self.news(match result {
-            Ok(_) => format!("{name} left"),
-            Err(error) => format!("{name} is gone: {error}"),
-        });
+        self.screen.news(
+            self.status,
+            match result {
+                Ok(_) => format!("{name} left"),
+                Err(error) => format!("{name} is gone: {error}"),
+            },
+        );
     }
 
     fn turned_away(&mut self) {
-        self.news("somebody found the room full".to_owned());
+        self.screen.news(self.status, "somebody found the room full".to_owned());
     }
 
     fn failed(&mut self, error: &LiveError) {
@@ -181,7 +175,7 @@ impl RoomObserver for RoomReporter {
                 tile.set_large(speaker == Some(number));
             }
         }
-        arrived.into_iter().for_each(|text| self.news(text));
+        arrived.into_iter().for_each(|text| self.screen.news(self.status, text));
         let is_empty = titles.is_empty();
         let waiting = if is_empty { "waiting for others".to_owned() } else { String::new() };
         let words = if is_empty { waiting.clone() } else { titles.join(", ") };
