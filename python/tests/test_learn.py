@@ -285,11 +285,12 @@ class TestTraining:
         net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         before = own.quality(net, *known)
         optimiser = torch.optim.Adam(net.parameters(), 3e-3)
-        for _ in range(20):
-            own.learn(options, net, optimiser, [known], 3e-3)
+        # The rate falls to zero as in training: with a constant one, the coverage after a pass varies from 0.03 to 0.25.
+        for done in range(20):
+            own.learn(options, net, optimiser, [known], 3e-3 * (1 - done / 20))
         after = own.quality(net, *known)
         assert after["loss"] < 0.7 * min(before["loss"], before["loss of fixed quantiles"])
-        assert after["worst error of coverage, 60 ms"] < 0.2
+        assert after["worst error of coverage, 60 ms"] < 0.15
 
     def test_a_fifth_of_the_samples_have_jitter(self) -> None:
         from lockstep._lockstep import TrainingSetting  # noqa: PLC0415
