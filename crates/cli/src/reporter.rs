@@ -372,7 +372,7 @@ impl CallObserver for Reporter {
             CallEvent::SourceFailed { stream, reason } => {
                 notice(
                     self.status,
-                    &format!("warning: the source of stream {stream} failed, other streams continue: {reason}"),
+                    &format!("warning: the source of stream {stream} failed, the call continues: {reason}"),
                 );
             }
             _ => {}

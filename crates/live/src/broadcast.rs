@@ -79,6 +79,9 @@ pub trait BroadcastObserver {
     /// [`CallEvent::Ended`] or [`CallEvent::Failed`] is its last one.
     fn event(&mut self, viewer: u64, event: CallEvent);
 
+    /// The camera failed. The broadcast continues, and so do its pictures once it is there again.
+    fn source_failed(&mut self, error: &LiveError);
+
     /// Called several times per second with the sending ends of all viewers.
     fn status(&mut self, now: Timestamp, viewers: &mut dyn Iterator<Item = (u64, &SendingEnd)>);
 }
@@ -228,7 +231,7 @@ impl Broadcast {
                     .map(|(number, half)| (*number, &half.end));
                 observer.status(now, &mut viewers);
             }
-            self.wait(next_status);
+            self.wait(next_status, observer);
         }
     }
 
@@ -368,11 +371,12 @@ impl Broadcast {
         Ok(())
     }
 
-    fn capture(&mut self, captured: Captured) {
+    fn capture(&mut self, captured: Captured, observer: &mut impl BroadcastObserver) {
         let now = self.clock.now();
         match captured {
             Captured::Picture(picture) => self.push(now, &picture),
             Captured::Ended => self.is_over = true,
+            Captured::Lost(reason) => observer.source_failed(&LiveError::Source(reason)),
         }
     }
 
@@ -390,7 +394,7 @@ impl Broadcast {
     }
 
     /// Waits for an event, and handles all that wait.
-    fn wait(&mut self, wake: Timestamp) {
+    fn wait(&mut self, wake: Timestamp, observer: &mut impl BroadcastObserver) {
         let mut earliest = Some(wake);
         for slot in self.slots.values_mut() {
             let (exchange, ends) = slot.parts();
@@ -399,12 +403,12 @@ impl Broadcast {
         let wait = earliest.map_or(MAX_WAIT, |wake| self.clock.until(wake).min(MAX_WAIT));
         let mut next = self.incoming.recv_timeout(wait).ok();
         while let Some(event) = next {
-            self.handle(event);
+            self.handle(event, observer);
             next = self.incoming.try_recv().ok();
         }
     }
 
-    fn handle(&mut self, event: LoopEvent) {
+    fn handle(&mut self, event: LoopEvent, observer: &mut impl BroadcastObserver) {
         match event {
             LoopEvent::Network(incoming) => {
                 self.sockets.note(&incoming);
@@ -412,7 +416,7 @@ impl Broadcast {
                     slot.exchange.connection.handle_datagram(incoming);
                 }
             }
-            LoopEvent::Sending(SOURCE, SendingEvent::Captured(captured)) => self.capture(captured),
+            LoopEvent::Sending(SOURCE, SendingEvent::Captured(captured)) => self.capture(captured, observer),
             LoopEvent::Sending(stream, event) => {
                 let now = self.clock.now();
                 if let Some(half) = self.half(stream) {

@@ -473,6 +473,9 @@ impl<C: PictureCodec> Call<C> {
     /// the other end's pictures are received.
     fn check_sending(&mut self) -> Result<(), LiveError> {
         for stream in 0..self.sending.len() {
+            if let Some(reason) = self.sending[stream].poll_lost() {
+                self.exchange.report(CallEvent::SourceFailed { stream, reason });
+            }
             match self.sending[stream].check() {
                 Ok(()) => {}
                 Err(LiveError::Source(reason)) if self.others_capture(stream) || !self.receiving.is_empty() => {

@@ -1,14 +1,12 @@
 //! A device that may be unplugged: it is opened again when it, or another, is there.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockstep_sound::SoundFailure;
 
+use crate::capture::ATTEMPT_INTERVAL;
 use crate::sound::Metronome;
-
-/// Interval between two attempts to open a lost device.
-const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An open device.
 pub(crate) trait Named {
@@ -43,17 +41,33 @@ impl<T: Named> Following<T> {
 
     /// Uses the device for one frame. Without a device this waits for the duration of a frame, and returns None.
     pub(crate) fn during_frame<R>(&mut self, act: impl FnOnce(&mut T) -> Result<R, SoundFailure>) -> Option<R> {
-        if self.device.is_none() && Instant::now() >= self.next_attempt {
-            self.next_attempt = Instant::now() + ATTEMPT_INTERVAL;
+        self.look(Instant::now());
+        if self.device.is_none() {
+            self.metronome.tick();
+            return None;
+        }
+        self.attempt(Instant::now(), act)
+    }
+
+    /// Opens a lost device if the next attempt is due.
+    fn look(&mut self, now: Instant) {
+        if self.device.is_none() && now >= self.next_attempt {
+            self.next_attempt = now + ATTEMPT_INTERVAL;
             if let Ok(device) = (self.open)() {
                 (self.notice)(&format!("now using {}", device.name()));
                 self.device = Some(device);
             }
         }
-        let Some(device) = &mut self.device else {
-            self.metronome.tick();
-            return None;
-        };
+    }
+
+    /// Uses the device at `now`. Without a device this returns None at once.
+    pub(crate) fn attempt<R>(
+        &mut self,
+        now: Instant,
+        act: impl FnOnce(&mut T) -> Result<R, SoundFailure>,
+    ) -> Option<R> {
+        self.look(now);
+        let device = self.device.as_mut()?;
         let failure = match act(device) {
             Ok(result) => return Some(result),
             Err(failure) => failure,
@@ -67,7 +81,7 @@ impl<T: Named> Following<T> {
             }
             Err(_) => {
                 (self.notice)(&format!("{failure}; {} until it, or another, is there", self.consequence));
-                self.next_attempt = Instant::now() + ATTEMPT_INTERVAL;
+                self.next_attempt = now + ATTEMPT_INTERVAL;
             }
         }
         None

@@ -14,6 +14,8 @@ mod stand_in;
 mod survival;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -23,15 +25,17 @@ use lockstep_call::{
 };
 use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_link::{Link, LinkConfig, Trace};
-use lockstep_media::{Source, SourceOptions, open_source};
+use lockstep_media::{Source, SourceError, SourceOptions, open_source};
 use lockstep_sim::ModelledVoice;
 use lockstep_socket::{Admission, Clock, Incoming, Origin};
-use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, MIN_BITRATE};
-use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
+use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, FrameNumbering, MIN_BITRATE, SoundFailure};
+use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::Parameters;
+use lockstep_vp8::{Parameters, Picture};
 
+use crate::capture::ATTEMPT_INTERVAL;
 use crate::connection::Connection;
+use crate::following::{Following, Named};
 use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::rendezvous::{Limits, Rendezvous};
@@ -74,6 +78,50 @@ impl Decode for Deaf {
     }
 }
 
+/// A device that may be unplugged.
+#[derive(Debug, Clone, Default)]
+struct Plug {
+    is_out: Arc<AtomicBool>,
+}
+
+impl Plug {
+    fn set(&self, is_out: bool) {
+        self.is_out.store(is_out, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<(), SoundFailure> {
+        let is_out = self.is_out.load(Ordering::Relaxed);
+        if is_out { Err(SoundFailure("it is unplugged".to_owned())) } else { Ok(()) }
+    }
+
+    /// A microphone at this plug.
+    fn microphone(&self) -> Following<Self> {
+        let plug = self.clone();
+        let open = move || plug.check().map(|()| plug.clone());
+        Following::new(open, "the other end hears silence", Arc::new(|_: &str| ())).expect("it is plugged in")
+    }
+}
+
+impl Named for Plug {
+    fn name(&self) -> &str {
+        "microphone"
+    }
+}
+
+/// A camera that may be unplugged.
+struct Camera {
+    source: Box<dyn Source>,
+    plug: Plug,
+}
+
+impl Camera {
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        let failed = |failure: SoundFailure| SourceError::Camera { device: "/dev/video0".into(), reason: failure.0 };
+        self.plug.check().map_err(failed)?;
+        self.source.next()
+    }
+}
+
 /// Speech of both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Talk {
@@ -94,14 +142,19 @@ struct End {
     /// How far its clock is ahead of the world's.
     ahead: Duration,
     address: SocketAddr,
-    source: Box<dyn Source>,
+    camera: Camera,
+    microphone: Following<Plug>,
+    /// Where the microphone is plugged in.
+    microphone_plug: Plug,
+    /// Session time as [`Following`] sees it.
+    origin: Origin,
     interval: Duration,
     next_capture: Option<Timestamp>,
     encoding: Option<(Timestamp, Menu)>,
     decoding: Option<(Timestamp, DecodeOutcome)>,
     talk: Talk,
     voice: ModelledVoice,
-    spoken: u32,
+    numbering: FrameNumbering,
     speaks_at: Option<Timestamp>,
     plays_at: Option<Timestamp>,
     playing: SoundPlayer<Deaf>,
@@ -147,6 +200,7 @@ impl End {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         });
         let talks = cast.talk != Talk::Mute;
+        let microphone_plug = Plug::default();
         Self {
             gate: connection.gate(),
             exchange: Exchange::new(connection, cast.time_limits, now),
@@ -154,14 +208,17 @@ impl End {
             receiving,
             ahead,
             address,
-            source,
+            camera: Camera { source, plug: Plug::default() },
+            microphone: microphone_plug.microphone(),
+            microphone_plug,
+            origin: Clock::start().origin(),
             interval,
             next_capture: Some(now),
             encoding: None,
             decoding: None,
             talk: cast.talk,
             voice: ModelledVoice::new(if let Talk::ByTurns(seed) = cast.talk { seed } else { 0 }),
-            spoken: 0,
+            numbering: FrameNumbering::default(),
             speaks_at: talks.then_some(now + FRAME_DURATION),
             plays_at: talks.then_some(now + FRAME_DURATION / 2),
             playing: SoundPlayer::new(Deaf, None),
@@ -207,11 +264,10 @@ impl End {
     }
 
     fn send_sound(&mut self, now: Timestamp) {
-        let frame = self.spoken;
-        self.spoken += 1;
-        let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
+        let frame = self.numbering.begin();
+        let is_there = self.microphone.attempt(self.origin.instant(now), |plug| plug.check()).is_some();
         let bytes = match self.talk {
-            Talk::Mute => None,
+            Talk::Mute => return,
             Talk::Always => {
                 let most = self.sending.sound_allowance(now).bitrate;
                 let narrow = most < MIN_BITRATE;
@@ -222,8 +278,9 @@ impl End {
                 packet.map(|packet| packet.payload.0 as usize)
             }
         };
-        if let Some(bytes) = bytes {
-            let _ = self.sending.send_sound(now, SoundPacket { frame, captured, payload: vec![7; bytes] });
+        let bytes = bytes.filter(|&bytes| is_there && bytes > 0);
+        if let Some(packet) = self.numbering.packet(frame, now, bytes.map(|bytes| vec![7; bytes])) {
+            let _ = self.sending.send_sound(now, packet);
         }
     }
 
@@ -262,10 +319,18 @@ impl End {
             self.sending.handle_timeout(now);
         }
         if self.next_capture.is_some_and(|at| at <= now) {
-            let picture = self.source.next().expect("it is generated").expect("it has no end");
-            self.sending.capture(now, now, picture);
-            // A source's thread does the same: late pictures are not made up for.
-            self.next_capture = self.next_capture.map(|at| (at + self.interval).max(now));
+            // A source's thread does the same: it opens a lost camera again, and does not make up for late pictures.
+            let pause = match self.camera.next() {
+                Ok(picture) => {
+                    self.sending.capture(now, now, picture.expect("it has no end"));
+                    self.interval
+                }
+                Err(_) => {
+                    self.camera.source.rest();
+                    ATTEMPT_INTERVAL
+                }
+            };
+            self.next_capture = self.next_capture.map(|at| (at + pause).max(now));
         }
         if self.speaks_at.is_some_and(|at| at <= now) {
             self.send_sound(now);
@@ -456,6 +521,12 @@ impl World {
     fn rebind(&mut self, end: usize) {
         self.moved = self.moved.wrapping_add(1).max(10);
         self.ends[end].address = address(self.moved);
+    }
+
+    /// Unplugs the camera and the microphone of an end, or plugs them in.
+    fn unplug(&mut self, end: usize, [camera, microphone]: [bool; 2]) {
+        self.ends[end].camera.plug.set(camera);
+        self.ends[end].microphone_plug.set(microphone);
     }
 
     fn stop(&mut self, end: usize) {

@@ -576,6 +576,7 @@ impl Room {
                 }
             }
             Event::Captured(Captured::Ended) => self.has_ended = true,
+            Event::Captured(Captured::Lost(reason)) => observer.failed(&LiveError::Source(reason)),
             Event::Entering(door, person) => {
                 let answer = self.admit(person, observer);
                 let _ = door.send_message(Message::reliable(answer.to_string())); // as in `Guest::send`

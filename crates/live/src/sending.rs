@@ -66,6 +66,8 @@ pub(crate) struct SendingHalf<C: PictureCodec = Vp8> {
     is_paused: bool,
     /// Whether the source failed.
     has_failed: bool,
+    /// Why the camera was lost, until that is reported.
+    lost: Option<String>,
     measuring: Measuring,
     pub(crate) microphone: Option<Microphone>,
     threads: Vec<Thread>,
@@ -143,6 +145,7 @@ impl<C: PictureCodec> SendingHalf<C> {
             own,
             is_paused,
             has_failed,
+            lost: None,
             measuring,
             microphone,
             threads,
@@ -206,6 +209,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         match event {
             SendingEvent::Captured(Captured::Picture(picture)) => self.capture(now, now, picture),
             SendingEvent::Captured(Captured::Ended) => self.stop_capturing(now),
+            SendingEvent::Captured(Captured::Lost(reason)) => self.lost = Some(reason),
             SendingEvent::Encoded(menu) => {
                 self.end.encoded(now, menu);
                 let committed = self.end.poll_committed();
@@ -298,6 +302,11 @@ impl<C: PictureCodec> SendingHalf<C> {
         while let Some(record) = self.measuring.pop_any() {
             log(record);
         }
+    }
+
+    /// Returns why the camera was lost, once. Its pictures continue when it is there again.
+    pub(crate) fn poll_lost(&mut self) -> Option<String> {
+        self.lost.take()
     }
 
     /// Reports the failure of a thread, once.

@@ -130,6 +130,42 @@ fn broken_camera_ends_only_its_stream() {
     assert_eq!(sender.wait_ended(Duration::ZERO), None);
 }
 
+/// A camera that is unplugged after this number of pictures, and is there again at the next attempt.
+struct Unplugged(Box<dyn Source>, u32);
+
+impl Source for Unplugged {
+    fn format(&self) -> VideoFormat {
+        self.0.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        let left = self.1;
+        self.1 = left.wrapping_sub(1);
+        if left == 0 {
+            return Err(SourceError::Open { path: "camera".into(), error: std::io::Error::other("it is unplugged") });
+        }
+        std::thread::sleep(self.format().frame_interval()); // as a camera does
+        self.0.next()
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn camera_that_is_plugged_in_again_continues() {
+    let (receiver, ticket) = listening(Call::builder().receive_frames().stale_after(Duration::from_millis(500)));
+    let camera =
+        || -> Result<Box<dyn Source>, _> { Ok(Box::new(Unplugged(open_source(CLIP, &SourceOptions::default())?, 30))) };
+    let sender = Call::builder().source(camera).join(ticket).expect("it starts");
+    let failed = wait_for(&sender, |event| matches!(event, Event::SourceFailed { .. }));
+    assert!(matches!(&failed, Event::SourceFailed { reason, .. } if reason.contains("unplugged")), "{failed:?}");
+    wait_for(&receiver, |event| matches!(event, Event::Stale { .. }));
+    wait_for(&receiver, |event| matches!(event, Event::Fresh { .. }));
+    assert_eq!(sender.wait_ended(Duration::ZERO), None);
+}
+
 #[test]
 fn video_becomes_stale_between_two_connections() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -52,7 +52,8 @@ pub enum CallEvent {
         /// The stream.
         stream: usize,
     },
-    /// A source cannot be opened, or failed. The other streams continue, in both directions.
+    /// A source cannot be opened, or failed. The other streams continue, in both directions. The pictures of a camera
+    /// that failed during the call continue once it is there again.
     SourceFailed {
         /// The stream that this end sends.
         stream: usize,

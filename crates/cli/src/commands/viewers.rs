@@ -3,12 +3,12 @@
 use anyhow::Result;
 
 use lockstep_call::SendingEnd;
-use lockstep_live::{BroadcastObserver, BroadcastOptions, CallEvent, broadcast};
+use lockstep_live::{BroadcastObserver, BroadcastOptions, CallEvent, LiveError, broadcast};
 use lockstep_runner::status_line::StatusLine;
 use lockstep_socket::Clock;
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::reporter::{Screen, ScreenLine, StatusArgument};
+use crate::reporter::{Screen, ScreenLine, StatusArgument, notice};
 
 /// Prints arrivals and departures, and the rates of all viewers.
 struct Audience {
@@ -24,6 +24,10 @@ impl BroadcastObserver for Audience {
             CallEvent::Failed(error) => self.screen.news(self.status, format!("viewer {viewer} left: {error}")),
             _ => {}
         }
+    }
+
+    fn source_failed(&mut self, error: &LiveError) {
+        notice(self.status, &format!("warning: {error}"));
     }
 
     fn status(&mut self, now: Timestamp, viewers: &mut dyn Iterator<Item = (u64, &SendingEnd)>) {

@@ -1,8 +1,9 @@
 //! Hours of calls with random faults.
 //!
 //! Links fail in one or both directions, for a moment or a minute. Links become slow or lossy, or reorder datagrams.
-//! Ends change their address, are stopped and resumed, or are killed and restarted. After each fault, pictures and
-//! sound return, or the call reports why it ended. Held memory stays bounded.
+//! Ends change their address, are stopped and resumed, or are killed and restarted. Their cameras and microphones are
+//! unplugged: the other end shows a frozen picture and hears silence meanwhile. After each fault, pictures and sound
+//! return, or the call reports why it ended. Held memory stays bounded.
 //!
 //! `LOCKSTEP_SOAK_HOURS=24 LOCKSTEP_SOAK_SEED=1 cargo test --release -p lockstep-live soak -- --ignored --nocapture`
 
@@ -25,6 +26,8 @@ enum Mishap {
     Kill(usize),
     /// Datagrams larger than this number of bytes are lost for this time.
     Narrow(usize, Duration),
+    /// The camera and the microphone of an end, or one of them, are unplugged for this time.
+    Unplug(usize, [bool; 2], Duration),
     /// No fault.
     Nothing,
 }
@@ -49,6 +52,10 @@ fn mishap(random: &mut Pcg32) -> Mishap {
         65..80 => Mishap::Stop(end, between(random, 100, 10_000)),
         80..82 => Mishap::Kill(end),
         82..87 => Mishap::Narrow(1_200, between(random, 1_000, 30_000)),
+        87..95 => {
+            let devices = [[true, false], [false, true], [true, true]][random.random_range(0..3)];
+            Mishap::Unplug(end, devices, between(random, 100, 60_000))
+        }
         _ => Mishap::Nothing,
     }
 }
@@ -77,6 +84,7 @@ fn link(random: &mut Pcg32) -> (LinkConfig, bool) {
 struct Totals {
     calls: u64,
     mishaps: u64,
+    unplugged: u64,
     ended: u64,
     longest_good: [Duration; 2],
     longest: [Duration; 2],
@@ -84,8 +92,8 @@ struct Totals {
     pictures: u64,
 }
 
-/// Runs one call until it ends or `length` has passed.
-fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
+/// Runs one call until it ends or `length` has passed; returns how long it was.
+fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) -> Duration {
     let [(forward, good), (reverse, good_back)] = [link(random), link(random)];
     let good = good && good_back;
     let talk = match random.random_range(0..4_u32) {
@@ -124,8 +132,27 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
                 world.run_for(time);
                 world.largest = usize::MAX;
             }
+            Mishap::Unplug(end, devices, time) => {
+                totals.unplugged += 1;
+                world.unplug(end, devices);
+                let out = world.now + world.ends[end].ahead;
+                world.run_for(time);
+                let other = &world.ends[1 - end];
+                let newest = |moments: &[(Timestamp, Timestamp)]| moments.iter().map(|&(_, captured)| captured).max();
+                let (shown, played) = (newest(&other.shown), newest(&other.played));
+                assert!(!devices[0] || shown <= Some(out), "seed {seed}: a picture of {shown:?} without a camera");
+                // Concealment extends the last sound by some frames.
+                let conceals = out + Duration::from_millis(if good { 20 } else { 1_000 });
+                assert!(
+                    !devices[1] || played <= Some(conceals),
+                    "seed {seed}: sound of {played:?} without a microphone"
+                );
+                world.unplug(end, [false; 2]);
+            }
             Mishap::Nothing => {}
         }
+        // A lost device is looked for every second.
+        let search = if matches!(mishap, Mishap::Unplug(..)) { ATTEMPT_INTERVAL } else { Duration::ZERO };
         let since = world.now;
         world.forget();
         if killed {
@@ -133,16 +160,18 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
             world.run_for(Duration::from_secs(31));
             assert!(world.ended(JOINER).is_some(), "seed {seed}: a joiner outlived {mishap:?} {:?}", world.now);
             totals.ended += 1;
-            return;
+            break;
         }
-        world.run_for(BACK.1);
+        world.run_for(search + BACK.1);
         let said = [JOINER, LISTENER].map(|end| world.ended(end));
         assert_eq!(said, [None, None], "seed {seed}: over at {since:?} after {mishap:?}");
         let (pictures, sound) = world.max_recovery(since);
         let hears = talk == Talk::Always;
-        let limit = if good { BACK.0 } else { BACK.1 };
+        let limit = search + if good { BACK.0 } else { BACK.1 };
         assert!(pictures <= limit, "seed {seed}, {talk:?}: pictures {pictures:?} after {mishap:?} at {since:?}");
         assert!(!hears || sound <= limit, "seed {seed}: sound {sound:?} after {mishap:?} at {since:?}");
+        // The search for a device is no outage of the call.
+        let [pictures, sound] = [pictures, sound].map(|time| time.saturating_sub(search));
         let longest = if good { &mut totals.longest_good } else { &mut totals.longest };
         longest[0] = longest[0].max(pictures);
         if hears {
@@ -160,9 +189,10 @@ fn call(random: &mut Pcg32, length: Duration, seed: u64, totals: &mut Totals) {
         totals.pictures += world.ends.iter().map(|end| end.shown.len() as u64).sum::<u64>();
         world.forget();
     }
+    world.now.saturating_since(Timestamp::ZERO)
 }
 
-/// Runs calls of up to an hour, `hours` in total.
+/// Runs calls of up to an hour, `hours` in total. A call that a killed end finishes counts with the time that it had.
 fn soak(hours: f64, seed: u64) -> Totals {
     let mut totals = Totals::default();
     let hour = Duration::from_secs(3_600);
@@ -172,8 +202,7 @@ fn soak(hours: f64, seed: u64) -> Totals {
         number += 1;
         let mut random = Pcg32::seed_from_u64(number);
         let length = left.min(between(&mut random, 60_000, 3_600_000));
-        call(&mut random, length, number, &mut totals);
-        left -= length;
+        left = left.saturating_sub(call(&mut random, length, number, &mut totals));
     }
     totals
 }

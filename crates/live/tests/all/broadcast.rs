@@ -26,6 +26,10 @@ impl BroadcastObserver for Events {
         }
     }
 
+    fn source_failed(&mut self, error: &LiveError) {
+        panic!("{error}");
+    }
+
     fn status(&mut self, _: Timestamp, _: &mut dyn Iterator<Item = (u64, &SendingEnd)>) {}
 }
 
