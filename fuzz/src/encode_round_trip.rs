@@ -3,7 +3,7 @@
 
 use arbitrary::{Result, Unstructured};
 use lockstep_vp8::{
-    Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State,
+    Analysis, Arena, Content, DEFAULT_PIXEL_LIMIT, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State,
     decode_in,
 };
 
@@ -43,6 +43,7 @@ pub fn parameters(u: &mut Unstructured) -> Result<Parameters> {
         preset: if choices & 1 == 0 { Preset::RealTime } else { Preset::Quality },
         frame_kind: if choices & 14 == 14 { FrameKind::Key } else { FrameKind::Auto },
         golden: [GoldenPolicy::Auto, GoldenPolicy::Refresh, GoldenPolicy::Keep][usize::from(choices >> 4) % 3],
+        content: if choices & 128 == 0 { Content::Camera } else { Content::Screen },
     })
 }
 

@@ -110,6 +110,8 @@ pub trait FunctionalCodec: Codec {
     /// Number of the codec in the hello.
     const ID: CodecId;
 
+    /// Sets whether pictures show a screen.
+    fn set_screen(parameters: &mut Self::Parameters, is_screen: bool);
     /// Number of luma samples of a picture.
     fn luma_samples(parameters: &Self::Parameters, picture: &Self::Picture) -> usize;
     /// Analyses `picture`, to be coded from `state`.

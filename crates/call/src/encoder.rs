@@ -8,6 +8,7 @@ use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Candidate, Codec, Vp8};
+use crate::screen::SharpBudget;
 use crate::size_curve::SizeEstimate;
 
 /// Work of a job on a picture.
@@ -129,6 +130,8 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     pub source: StateId,
     /// Budget of the frame, bytes.
     pub budget: ByteCount,
+    /// Budget of a frame with sharp text; none unless the picture shows a screen.
+    pub sharp: Option<SharpBudget>,
     /// Mean bit rate of frames: the controller's target minus headers and retransmissions.
     pub target: Bitrate,
     /// Time in which the pacer's queue leaves at the present pace.
@@ -148,6 +151,7 @@ impl<'a, C: Codec> FrameRequest<'a, C> {
             picture,
             source,
             budget: ByteCount::ZERO,
+            sharp: None,
             target,
             pacer_delay: Duration::ZERO,
             queued: ByteCount::ZERO,

@@ -51,6 +51,16 @@ impl FrameDropper {
         drops
     }
 
+    /// Decides on a picture of a screen. Returns whether it is skipped: it `waits` for a larger budget, and the last sent
+    /// picture is less than `longest` old.
+    pub(crate) fn drops_of_screen(&mut self, now: Timestamp, waits: bool, longest: Duration) -> bool {
+        let drops = waits && self.sent_at.is_some_and(|at| now.saturating_since(at) < longest);
+        if !drops {
+            self.coded_at = now;
+        }
+        drops
+    }
+
     /// Records that the last coded picture was sent.
     pub(crate) fn on_sent(&mut self) {
         self.sent_at = Some(self.coded_at);
@@ -111,6 +121,21 @@ mod tests {
     fn of_100_pictures_per_second_one_is_sent_every_60_ms() {
         let drops = skipped(Duration::from_millis(10), [127; 400]);
         assert_eq!(drops[340..].iter().filter(|&&drops| !drops).count(), 10);
+    }
+
+    #[test]
+    fn waiting_pictures_of_a_screen_are_sent_after_the_longest_time() {
+        let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
+        let drops = (0..20u64).map(|number| {
+            let longest = Duration::from_millis(250);
+            let drops = dropper.drops_of_screen(Timestamp::from_millis(50 * number), true, longest);
+            if !drops {
+                dropper.on_sent();
+            }
+            drops
+        });
+        assert_eq!(drops.filter(|&drops| !drops).count(), 4);
+        assert!(!dropper.drops_of_screen(Timestamp::from_millis(1_001), false, Duration::from_secs(1)));
     }
 
     #[test]

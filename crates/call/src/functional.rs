@@ -10,13 +10,14 @@ mod config;
 use std::sync::Arc;
 
 use lockstep_transport::{CodecId, Recovery, StateId};
-use lockstep_units::ByteCount;
+use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::MAX_QUANTIZER;
 
 use crate::codec::{Candidate, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
+use crate::screen::SharpBudget;
 use crate::size_curve::{SizeCurve, SizeEstimate};
 use crate::tuning::Tuning;
 
@@ -109,6 +110,8 @@ pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
     curves: Option<Arc<SizeCurves>>,
     arena: C::Arena,
     dropper: FrameDropper,
+    /// Budget of the present picture with sharp text, if it shows a screen.
+    sharp: Option<SharpBudget>,
     tuning: Tuning,
 }
 
@@ -121,7 +124,27 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
             C::Arena::default(),
             FrameDropper::new(tuning.frame_dropper, tuning.control.loss.frame_weight),
         );
-        Self { parameters, mode, states, curves: None, arena, dropper, tuning: *tuning }
+        Self { parameters, mode, states, curves: None, arena, dropper, sharp: None, tuning: *tuning }
+    }
+
+    /// Whether a picture is skipped in favour of the next.
+    fn drops(&mut self, now: Timestamp, inter: &SizeCurve, budget: ByteCount) -> bool {
+        let Tuning { functional, screen, .. } = self.tuning;
+        let Some(sharp) = self.sharp else {
+            return self.dropper.drops(now, first_quantizer(inter, budget, functional.aim));
+        };
+        let most = sharp.most.max(budget);
+        let waits = sharp.grows && first_quantizer(inter, most, functional.aim) > screen.sharp;
+        self.dropper.drops_of_screen(now, waits, screen.longest)
+    }
+
+    /// Budget of the present picture after the candidates so far: more than `budget` if its text is not sharp.
+    fn budget_after(&self, menu: &Menu<C>, budget: ByteCount) -> ByteCount {
+        let (Some(sharp), Some(curves), Some(last)) = (self.sharp, &self.curves, menu.candidates.last()) else {
+            return budget;
+        };
+        let curve = curves.get(last.key_frame);
+        sharp.budget(self.tuning.screen, curve, (last.quantizer, last.size().as_f64()), budget)
     }
 }
 
@@ -208,22 +231,29 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
-        let FrameRequest { now, picture, source, budget, may_wait, .. } = *request;
+        let FrameRequest { now, picture, source, budget, sharp, may_wait, .. } = *request;
         let (source, state) = self.states.source(source);
-        let (parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
+        let (mut parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
+        C::set_screen(&mut parameters, sharp.is_some());
+        self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));
         // Salsify's menus follow the published code and code every picture. Key frames are always coded, too.
         let may_drop = may_wait && source != StateId::EMPTY && matches!(mode, MenuMode::Fit { .. });
-        if may_drop && self.dropper.drops(now, first_quantizer(curves.get(false), budget, config.aim)) {
+        if may_drop && self.drops(now, curves.get(false), budget) {
             return None;
         }
         let (arena, picture) = (self.arena.clone(), picture.clone());
+        let (sharp, screen) = (self.sharp, self.tuning.screen);
         let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let curve = curves.get(C::is_key_frame(&analysis));
             let estimate = curve.estimated_at().and_then(|quantizer| estimate_at::<C>(&analysis, quantizer));
             let curve = curve.of_picture(estimate);
+            let budget = sharp.map_or(budget, |sharp| {
+                let size = curve.size_at(screen.sharp) / config.aim;
+                sharp.budget(screen, &curve, (screen.sharp, size), budget)
+            });
             let menu = match mode {
                 MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget, config),
                 MenuMode::Serial => {
@@ -237,6 +267,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize> {
+        let budget = self.budget_after(menu, budget);
         let nearly = || match self.mode {
             MenuMode::Fit { .. } if budget > ByteCount::ZERO => {
                 let most_over = self.tuning.functional.most_over;
@@ -250,6 +281,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
 
     fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
         let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
+        let budget = self.budget_after(&menu, budget);
         let good = menu.candidates.iter().any(|candidate| {
             let filling = candidate.size().as_f64() >= self.tuning.functional.enough_fill * budget.as_f64();
             candidate.size() <= budget && (filling || candidate.quantizer <= FINEST_USEFUL_QUANTIZER)

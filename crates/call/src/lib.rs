@@ -19,6 +19,7 @@ mod rate_control;
 mod receiving;
 mod record;
 mod salsify;
+mod screen;
 mod sending;
 mod size_curve;
 mod sound;
@@ -42,6 +43,7 @@ pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd, age};
 pub use record::{DisplayRecord, FrameRecord, Outcome};
 pub use salsify::{MAX_SKIPS, SalsifyEncoder, SalsifyVersions};
+pub use screen::{ScreenConfig, SharpBudget};
 pub use sending::{Committed, DecodeLagConfig, SendingEnd, SendingStatus};
 pub use size_curve::SizeCurveConfig;
 #[cfg(feature = "opus")]

@@ -89,6 +89,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     recovery: Recovery,
     overhead: Overhead,
     frame_interval: Duration,
+    /// Whether captured pictures show a screen.
+    is_screen: bool,
     /// Rate of sound; none without sound.
     sound: Option<Box<RecentRate>>,
     /// Rate of the application's messages.
@@ -143,6 +145,7 @@ impl<C: Codec> SendingEnd<C> {
             recovery: transport.recovery,
             overhead: Overhead::default(),
             frame_interval,
+            is_screen: false,
             sound: None,
             messages: RecentRate::default(),
             narrow: NarrowPathShares::new(tuning),
@@ -220,6 +223,12 @@ impl<C: Codec> SendingEnd<C> {
             let ceiling = config.rate(format.width.into(), format.height.into(), self.frame_interval);
             self.set_ceiling(Some(ceiling));
         }
+    }
+
+    /// Sets whether the pictures captured from now on show a screen. Its text stays sharp: a screen has fewer frames on
+    /// slow paths, where a camera has coarser ones. Ends as published, and conventional codecs, code both alike.
+    pub fn set_screen(&mut self, is_screen: bool) {
+        self.is_screen = is_screen;
     }
 
     /// Number of the connection, which identifies the stream in a call of several.

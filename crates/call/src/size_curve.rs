@@ -90,9 +90,13 @@ impl SizeCurve {
     }
 
     /// Expected size at `quantizer`, bytes.
-    #[cfg(test)]
-    fn size_at(&self, quantizer: u8) -> f64 {
+    pub(crate) fn size_at(&self, quantizer: u8) -> f64 {
         libm::exp(self.logarithm_at(quantizer))
+    }
+
+    /// Expected ratio of the size at quantizer `to` to the size at `from`.
+    pub(crate) fn ratio(&self, from: u8, to: u8) -> f64 {
+        libm::exp(self.logarithm_at(to) - self.logarithm_at(from))
     }
 
     /// The quantizer at which an estimate of the next picture is most useful.

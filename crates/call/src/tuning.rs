@@ -3,6 +3,7 @@
 use crate::frame_dropper::FrameDropperConfig;
 use crate::functional::FunctionalConfig;
 use crate::narrow::NarrowPathSharesConfig;
+use crate::screen::ScreenConfig;
 use crate::sending::DecodeLagConfig;
 use crate::size_curve::SizeCurveConfig;
 
@@ -21,6 +22,8 @@ lockstep_units::tuning! {
         size_curve: SizeCurveConfig,
         /// Skipped pictures on slow paths.
         frame_dropper: FrameDropperConfig,
+        /// Pictures of a screen.
+        screen: ScreenConfig,
         /// Receivers that decode slowly.
         decode_lag: DecodeLagConfig,
     }

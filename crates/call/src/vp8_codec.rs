@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Arena, Encoded, Fitting, Parameters, Picture, State, decode_in};
+use lockstep_vp8::{Analysis, Arena, Content, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
 use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
 
@@ -82,6 +82,10 @@ impl FunctionalCodec for Vp8 {
     type Parameters = Parameters;
 
     const ID: CodecId = CodecId::VP8;
+
+    fn set_screen(parameters: &mut Parameters, is_screen: bool) {
+        parameters.content = if is_screen { Content::Screen } else { Content::Camera };
+    }
 
     fn luma_samples(_parameters: &Parameters, picture: &Picture) -> usize {
         picture.width() * picture.height()

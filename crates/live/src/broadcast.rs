@@ -374,15 +374,16 @@ impl Broadcast {
     fn capture(&mut self, captured: Captured, observer: &mut impl BroadcastObserver) {
         let now = self.clock.now();
         match captured {
-            Captured::Picture(picture) => self.push(now, &picture),
+            Captured::Picture(picture, is_screen) => self.push(now, &picture, is_screen),
             Captured::Ended => self.is_over = true,
             Captured::Lost(reason) => observer.source_failed(&LiveError::Source(reason)),
         }
     }
 
-    fn push(&mut self, now: Timestamp, picture: &Picture) {
+    fn push(&mut self, now: Timestamp, picture: &Picture, is_screen: bool) {
         for slot in self.slots.values_mut() {
             if let Some((_, half)) = &mut slot.viewer {
+                half.end.set_screen(is_screen);
                 half.push(now, now, picture.clone());
             }
         }

@@ -16,8 +16,8 @@ pub(crate) const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
 /// Result of the capture thread.
 #[derive(Debug)]
 pub(crate) enum Captured {
-    /// A picture, captured just now.
-    Picture(Picture),
+    /// A picture, captured just now, and whether it shows a screen.
+    Picture(Picture, bool),
     /// The source has no more pictures.
     Ended,
     /// A camera failed, for this reason. Its pictures continue once it is there again.
@@ -51,7 +51,7 @@ pub(crate) fn spawn<Event: Send + 'static>(
             }
             has_begun = true;
             let captured = match source.next() {
-                Ok(Some(picture)) => Captured::Picture(picture),
+                Ok(Some(picture)) => Captured::Picture(picture, source.is_screen()),
                 Ok(None) => Captured::Ended,
                 Err(error) if has_pictures && source.is_live() => Captured::Lost(error.to_string()),
                 Err(error) => return Err(LiveError::Source(error.to_string())),
@@ -69,7 +69,7 @@ pub(crate) fn spawn<Event: Send + 'static>(
                 continue;
             }
             (has_pictures, is_lost) = (true, false);
-            let more = matches!(captured, Captured::Picture(_));
+            let more = matches!(captured, Captured::Picture(..));
             if !source.is_live() {
                 thread::sleep(next.saturating_duration_since(Instant::now()));
                 // A slow source falls behind for good; a burst must not make up for the delay.
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn unplugged_camera_is_reported_once_and_its_pictures_return() {
         let (events, result) = events(2..4);
-        let kinds: Vec<bool> = events.iter().map(|event| matches!(event, Captured::Picture(_))).collect();
+        let kinds: Vec<bool> = events.iter().map(|event| matches!(event, Captured::Picture(..))).collect();
         assert_eq!(kinds, [true, true, false, true]);
         assert!(matches!(&events[2], Captured::Lost(reason) if reason.contains("unplugged")));
         assert!(result.is_ok());

@@ -31,6 +31,8 @@ pub(crate) enum Request {
 pub(crate) enum StreamSetting {
     MaxBitrate(Option<Bitrate>),
     FrameRate(FrameRate),
+    /// Whether the pictures show a screen.
+    Screen(bool),
     Paused(bool),
 }
 
@@ -128,6 +130,11 @@ impl CallHandle {
     /// Announces a new frame rate for a stream's pushed pictures. A new size needs no announcement.
     pub fn set_frame_rate(&self, stream: usize, frame_rate: FrameRate) {
         self.request(Request::Stream(stream, StreamSetting::FrameRate(frame_rate)));
+    }
+
+    /// Sets whether a stream's pushed pictures show a screen; see [`SendingEnd::set_screen`](lockstep_call::SendingEnd::set_screen).
+    pub fn set_screen(&self, stream: usize, is_screen: bool) {
+        self.request(Request::Stream(stream, StreamSetting::Screen(is_screen)));
     }
 
     /// Replaces the controller of a stream, for example to change its latency. The new one must require the same

@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{mem, thread};
 
 use lockstep_call::{FrameRecord, MenuRunner, ReceivingEnd, SendingEnd, Vp8};
 use lockstep_media::Source;
@@ -181,6 +181,8 @@ struct Guest {
     /// Whether a newer call with the same person replaces this one.
     is_replaced: bool,
     shown_size: Box<dyn Fn() -> Option<(usize, usize)>>,
+    /// Whether the pictures of this end show a screen, as far as the call knows.
+    sees_screen: bool,
     /// The size that the person knows.
     sent_size: Option<(usize, usize)>,
     /// The size at which the person shows the pictures of this end.
@@ -568,9 +570,12 @@ impl Room {
 
     fn handle(&mut self, event: Event, observer: &mut impl RoomObserver) -> Result<(), LiveError> {
         match event {
-            Event::Captured(Captured::Picture(picture)) => {
+            Event::Captured(Captured::Picture(picture, is_screen)) => {
                 let (captured_at, mut halves) = (Instant::now(), Halves::of(picture));
-                for guest in self.guests.values().filter(|guest| guest.is_joined) {
+                for guest in self.guests.values_mut().filter(|guest| guest.is_joined) {
+                    if mem::replace(&mut guest.sees_screen, is_screen) != is_screen {
+                        guest.handle.set_screen(0, is_screen);
+                    }
                     let picture = halves.at_least(guest.wanted_size.unwrap_or((usize::MAX, usize::MAX)));
                     guest.handle.send_frame(0, picture, captured_at);
                 }
@@ -683,8 +688,19 @@ impl Room {
             let _ = observer.events.send(Event::Left { number, joined, result }); // the loop has ended
             Ok(())
         })?;
-        let (is_joined, is_replaced, sent_size, wanted_size) = (false, false, None, None);
-        Ok(Guest { person, handle, thread, is_joined, has_called, is_replaced, shown_size, sent_size, wanted_size })
+        let (is_joined, is_replaced, sees_screen, sent_size, wanted_size) = (false, false, false, None, None);
+        Ok(Guest {
+            person,
+            handle,
+            thread,
+            is_joined,
+            has_called,
+            is_replaced,
+            shown_size,
+            sees_screen,
+            sent_size,
+            wanted_size,
+        })
     }
 
     fn joined(&mut self, number: u64, observer: &mut impl RoomObserver) {

@@ -179,6 +179,7 @@ impl<C: PictureCodec> SendingHalf<C> {
         match setting {
             StreamSetting::MaxBitrate(cap) => self.end.set_max_bitrate(cap),
             StreamSetting::FrameRate(frame_rate) => self.set_frame_rate(now, frame_rate),
+            StreamSetting::Screen(is_screen) => self.end.set_screen(is_screen),
             StreamSetting::Paused(is_paused) => self.pause(is_paused),
         }
     }
@@ -207,7 +208,10 @@ impl<C: PictureCodec> SendingHalf<C> {
     /// Handles an event of a thread of the half.
     pub(crate) fn handle(&mut self, now: Timestamp, event: SendingEvent<C>) {
         match event {
-            SendingEvent::Captured(Captured::Picture(picture)) => self.capture(now, now, picture),
+            SendingEvent::Captured(Captured::Picture(picture, is_screen)) => {
+                self.end.set_screen(is_screen);
+                self.capture(now, now, picture);
+            }
             SendingEvent::Captured(Captured::Ended) => self.stop_capturing(now),
             SendingEvent::Captured(Captured::Lost(reason)) => self.lost = Some(reason),
             SendingEvent::Encoded(menu) => {

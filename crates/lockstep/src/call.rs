@@ -703,6 +703,12 @@ impl Call {
         self.shares.iter().map(|share| share.priority).collect()
     }
 
+    /// Sets whether the pictures that the application sends in the first stream show a screen. Text of a screen stays
+    /// sharp: on a slow path it has fewer frames, where a camera has coarser ones. Sources of the call know it themselves.
+    pub fn set_screen(&self, is_screen: bool) {
+        self.handle().set_screen(0, is_screen);
+    }
+
     /// Announces a new frame rate of the pictures that the application sends in the first stream.
     pub fn set_frame_rate(&self, frame_rate: FrameRate) {
         self.handle().set_frame_rate(0, frame_rate);

@@ -171,6 +171,11 @@ impl<'a> SentStream<'a> {
         self.handle.set_frame_rate(self.stream, frame_rate);
     }
 
+    /// Sets whether the pictures that the application sends show a screen; see [`Call::set_screen`](crate::Call::set_screen).
+    pub fn set_screen(&self, is_screen: bool) {
+        self.handle.set_screen(self.stream, is_screen);
+    }
+
     /// Pauses or resumes the stream. A paused source rests, and the other streams get its share of the budget.
     pub fn set_paused(&self, is_paused: bool) {
         self.handle.set_paused(self.stream, is_paused);

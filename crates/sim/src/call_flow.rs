@@ -329,6 +329,7 @@ impl<C: Codec> CallFlow<C> {
         if let Some(steps) = &mut self.steps {
             steps.frames.captured(now);
         }
+        self.sender.set_screen(self.source.is_screen());
         self.sender.capture(now, now, picture);
         self.captures += 1;
         let (captured, since) = &mut self.captured_since;

@@ -130,6 +130,9 @@ impl FunctionalCodec for Modelled {
 
     const ID: CodecId = CodecId::VP8;
 
+    /// The model has one curve for all contents.
+    fn set_screen(_curves: &mut Arc<ClipCurves>, _is_screen: bool) {}
+
     fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
         let (width, height) = curves.picture_size();
         width * height

@@ -384,6 +384,7 @@ proptest! {
                 preset: if quality { Preset::Quality } else { Preset::RealTime },
                 frame_kind: if key && index == 0 { FrameKind::Key } else { FrameKind::Auto },
                 golden: [GoldenPolicy::Auto, GoldenPolicy::Refresh, GoldenPolicy::Keep][golden],
+                content: [lockstep_vp8::Content::Camera, lockstep_vp8::Content::Screen][index % 2],
             };
             let from = &states[index % states.len()];
             let encoded = checked(from, &picture, &parameters);

@@ -236,6 +236,7 @@ async function toggleScreen() {
     } catch {
       return; // The user chose none.
     }
+    shared.getVideoTracks()[0].contentHint = 'text';
     shared.getVideoTracks()[0].onended = () => {
       shared = null;
       sendSources();

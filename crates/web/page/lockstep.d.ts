@@ -119,7 +119,10 @@ export interface Call extends EventTarget {
   readonly peer: Presence;
   /** Resolves at the end of the call: `null`, or the error. */
   readonly ended: Promise<CallError | null>;
-  /** Sends the first video and audio track of a stream instead of the last one; `null` stops sending. */
+  /**
+   * Sends the first video and audio track of a stream instead of the last one; `null` stops sending. The text of a video
+   * track whose `contentHint` is `text` or `detail` stays sharp: on a slow path it has fewer frames instead of coarser ones.
+   */
   send(stream: MediaStream | null, limits?: { width?: number; height?: number }): Promise<void>;
   /** Sends bytes or text: reliably and in order, or only the latest of a channel from 0 to 255. */
   sendMessage(data: string | ArrayBuffer | ArrayBufferView, options?: { channel?: number }): Promise<void>;

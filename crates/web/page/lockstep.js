@@ -116,13 +116,17 @@ class Call extends EventTarget {
     await audio.resume();
   }
 
-  /** Sends the first video and audio track of a stream instead of the last one; `null` stops sending. */
+  /**
+   * Sends the first video and audio track of a stream instead of the last one; `null` stops sending. The text of a video track
+   * whose `contentHint` is `text` or `detail` stays sharp.
+   */
   async send(stream, { width = 640, height = 360 } = {}) {
     this.#stopSending();
     if (!stream || this.#isOver) return;
-    this.#worker.postMessage({ type: 'limits', limits: { width, height } });
     const [video] = stream.getVideoTracks();
     const [sound] = stream.getAudioTracks();
+    const isScreen = ['text', 'detail'].includes(video?.contentHint);
+    this.#worker.postMessage({ type: 'limits', limits: { width, height, isScreen } });
     if (video) this.#sendPictures(video);
     if (sound) await this.#sendSound(sound);
   }

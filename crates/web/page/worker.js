@@ -363,6 +363,7 @@ async function takePicture(frame) {
   try {
     if (isOver) return;
     const captured = now();
+    const { isScreen } = options;
     const { displayWidth, displayHeight } = frame;
     const scale = Math.min(1, options.width / displayWidth, options.height / displayHeight);
     const width = Math.max(2, Math.round((displayWidth * scale) / 2) * 2);
@@ -373,8 +374,8 @@ async function takePicture(frame) {
     if (!isOver) {
       guarded(() => {
         put(picture);
-        if (isPlain) wasm.send_frame(width, height, captured, now());
-        else wasm.send_pixels(width, height, captured, now());
+        if (isPlain) wasm.send_frame(width, height, isScreen, captured, now());
+        else wasm.send_pixels(width, height, isScreen, captured, now());
       });
       schedule();
     }

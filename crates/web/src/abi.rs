@@ -236,27 +236,27 @@ pub extern "C" fn poll(may_send: bool, now: f64) -> u32 {
     with(|module| module.poll(at(now), may_send))
 }
 
-/// Sends the I420 picture in the input. Returns whether its size is valid.
+/// Sends the I420 picture in the input, which may show a screen. Returns whether its size is valid.
 #[unsafe(no_mangle)]
-pub extern "C" fn send_frame(width: usize, height: usize, captured_at: f64, now: f64) -> bool {
+pub extern "C" fn send_frame(width: usize, height: usize, is_screen: bool, captured_at: f64, now: f64) -> bool {
     with(|module| {
         let samples = std::mem::take(&mut module.input);
         let Ok(picture) = Picture::from_i420(width, height, samples) else { return false };
         if let Some(client) = &mut module.client {
-            client.send_frame(at(now), at(captured_at), picture);
+            client.send_frame(at(now), at(captured_at), picture, is_screen);
         }
         true
     })
 }
 
-/// Sends the RGBA picture in the input. Returns whether its size is valid.
+/// Sends the RGBA picture in the input, which may show a screen. Returns whether its size is valid.
 #[unsafe(no_mangle)]
-pub extern "C" fn send_pixels(width: usize, height: usize, captured_at: f64, now: f64) -> bool {
+pub extern "C" fn send_pixels(width: usize, height: usize, is_screen: bool, captured_at: f64, now: f64) -> bool {
     with(|module| {
         let rgb: Vec<u8> = module.input.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
         let Ok(picture) = picture_from_rgb(width, height, &rgb) else { return false };
         if let Some(client) = &mut module.client {
-            client.send_frame(at(now), at(captured_at), picture);
+            client.send_frame(at(now), at(captured_at), picture, is_screen);
         }
         true
     })
@@ -411,7 +411,7 @@ mod tests {
         handle_datagram(put(&[1]), 1.0);
         handle_control(100, 1.0);
         assert_eq!((poll(true, 1.0), play(0.0, 1.0)), (0, false));
-        assert!(send_sound(0, 1.0, 1.0) && !send_frame(64, 64, 1.0, 1.0) && !send_pixels(2, 2, 1.0, 1.0));
+        assert!(send_sound(0, 1.0, 1.0) && !send_frame(64, 64, false, 1.0, 1.0) && !send_pixels(2, 2, true, 1.0, 1.0));
         close(1.0);
     }
 

@@ -365,12 +365,14 @@ impl Client {
         self.ending.is_none() && self.is_joined && !self.is_over
     }
 
-    /// Sends a picture that was captured at `captured_at`. Only the newest picture waits for the encoder.
-    pub fn send_frame(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture) {
+    /// Sends a picture that was captured at `captured_at`. Only the newest picture waits for the encoder. The text of
+    /// screens stays sharp; see [`SendingEnd::set_screen`].
+    pub fn send_frame(&mut self, now: Timestamp, captured_at: Timestamp, picture: Picture, is_screen: bool) {
         if self.sends()
             && !self.own.camera_off
             && let Some(sending) = self.sending.first_mut()
         {
+            sending.set_screen(is_screen);
             sending.capture(now, captured_at, picture);
         }
     }

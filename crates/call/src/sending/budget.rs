@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Allowance, Budget, Ceiling, Delivered, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit,
-    is_binding, narrow,
+    Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit,
+    SilenceLimit, is_binding, narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -12,6 +12,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use super::SendingEnd;
 use crate::codec::Codec;
 use crate::narrow::NarrowPathShares;
+use crate::screen::SharpBudget;
 use crate::sound::Share;
 
 /// Budget of the next frame after all limits.
@@ -64,9 +65,13 @@ impl<C: Codec> SendingEnd<C> {
     /// The controller's allowance at `now`, the narrowed budget, and the binding limit.
     fn narrowed(&self, now: Timestamp) -> (Allowance, Budget, Option<LimitedBy>) {
         let in_flight = self.in_flight();
-        let path = self.path.view(now);
-        let allowance = self.controller.allowance(&path, in_flight);
-        let budget = Budget::of(&allowance, in_flight);
+        let allowance = self.controller.allowance(&self.path.view(now), in_flight);
+        let (budget, binding) = self.within_limits(now, Budget::of(&allowance, in_flight));
+        (allowance, budget, binding)
+    }
+
+    /// `budget`, narrowed by the limits, and the binding one.
+    fn within_limits(&self, now: Timestamp, budget: Budget) -> (Budget, Option<LimitedBy>) {
         // Sound until the next picture leaves before that picture.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let limits = Limits {
@@ -81,8 +86,20 @@ impl<C: Codec> SendingEnd<C> {
                 bytes: self.messages.bitrate(now).bytes_in(self.frame_interval),
             },
         };
-        let (budget, binding) = narrow(&path, budget, limits.list());
-        (allowance, budget, binding)
+        narrow(&self.path.view(now), budget, limits.list())
+    }
+
+    /// Budget of a screen's frame with sharp text at `now`; none for cameras, as published, and without feedback.
+    pub(super) fn sharp_budget(&self, now: Timestamp) -> Option<SharpBudget> {
+        let path = self.path.view(now);
+        if !self.is_screen || self.is_as_published || path.is_silent || path.is_restarting {
+            return None;
+        }
+        let (_, budget, _) = self.narrowed(now);
+        let sharp = SharpBudget::new(self.tuning.screen, budget.target, budget.in_flight.bytes);
+        let gross = Gross(sharp.most);
+        let (budget, _) = self.within_limits(now, Budget { frame: gross, affordable: gross, ..budget });
+        Some(SharpBudget { most: self.protection().frame_within(budget.frame).0, ..sharp })
     }
 
     /// The target at `now`, and the controller's estimate of the path's capacity, or the target without an estimate.

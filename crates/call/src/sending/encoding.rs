@@ -15,12 +15,15 @@ use crate::encoder::{EncodeJob, FrameRequest, FrameStart, Menu};
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 use crate::narrow::NarrowPathShares;
 use crate::record::Outcome;
+use crate::screen::SharpBudget;
 
 #[derive(Debug)]
 pub(super) struct Encoding<P> {
     pub(super) capture: u64,
     picture: P,
     pub(super) source: StateId,
+    /// Budget of a frame with sharp text; none unless the picture shows a screen.
+    sharp: Option<SharpBudget>,
     /// Start of the coding.
     started_at: Timestamp,
     /// Whether the path has changed since the start, so that earlier frames may be lost.
@@ -97,6 +100,7 @@ impl<C: Codec> SendingEnd<C> {
             self.transport.next_source()
         };
         let budget = self.budget(now);
+        let sharp = self.sharp_budget(now);
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let queued = self.in_flight().queued;
         let queue = self.path.view(now).bottleneck_queue.filter(|_| self.traits().is_bounded);
@@ -106,6 +110,7 @@ impl<C: Codec> SendingEnd<C> {
             picture: &picture,
             source,
             budget: budget.frame.0,
+            sharp,
             target: self.overhead.less(self.rate_for_pictures(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
@@ -128,7 +133,7 @@ impl<C: Codec> SendingEnd<C> {
             return None;
         };
         self.record(capture, |record| record.encode_started_at = Some(now));
-        self.encoding = Some(Encoding { capture, picture, source, started_at: now, misdirected: false });
+        self.encoding = Some(Encoding { capture, picture, source, sharp, started_at: now, misdirected: false });
         Some(job)
     }
 
@@ -177,7 +182,9 @@ impl<C: Codec> SendingEnd<C> {
         still_good: bool,
         probes: bool,
     ) {
-        let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
+        let budget = frame_budget.frame.0;
+        let sharp = encoding.sharp.map_or(ByteCount::ZERO, |sharp| sharp.most);
+        let affordable = frame_budget.affordable.0.max(sharp);
         let limited_by = self.limited_by(now, frame_budget);
         self.last_limited_by = Some(limited_by);
         let count = |states: usize| u16::try_from(states).ok();

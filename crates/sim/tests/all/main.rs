@@ -9,5 +9,6 @@ mod modelled;
 mod outages;
 mod own_codec;
 mod scenarios;
+mod screens;
 mod shared_media;
 mod stuck;

@@ -13,7 +13,7 @@ use super::decisions::step;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::{intra_estimate, intra_prediction};
 use super::macroblock_motion::{INTRA_SATD, MacroblockMotion, NOT_FOUND};
-use super::parameters::{FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
+use super::parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
 use super::picture_motion::PictureSearch;
 use super::size_model::{CoefficientHistogram, ResidualCount};
 use super::source::Source;
@@ -37,6 +37,7 @@ pub struct Analysis {
     pub(super) source: Source,
     pub(super) layout: FrameLayout,
     pub(super) preset: Preset,
+    content: Content,
     pub(super) key_frame: bool,
     /// Updates of the references by this frame.
     pub(super) updates: ReferenceUpdates,
@@ -98,6 +99,7 @@ impl Analysis {
             state: state.clone(),
             layout,
             preset: parameters.preset,
+            content: parameters.content,
             key_frame: true,
             updates: REPLACE,
             references: Vec::new(),
@@ -170,8 +172,8 @@ impl Analysis {
 
     /// Motion search over the picture.
     pub(super) fn search(&self) -> PictureSearch<'_> {
-        let Self { source, layout, preset, references, .. } = self;
-        PictureSearch { source, layout, preset: *preset, references, moved: None }
+        let Self { source, layout, preset, content, references, .. } = self;
+        PictureSearch { source, layout, preset: *preset, content: *content, references, moved: None }
     }
 
     /// Chooses the updates of golden and altref from how much of the picture they predict.

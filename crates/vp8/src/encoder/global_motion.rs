@@ -1,12 +1,20 @@
 //! Global motion of a picture, from the sums of its rows and columns.
 //!
 //! It gives motion search a starting point for camera pans and scrolled pages that exceed the search range.
+//!
+//! A screen scrolls farther between two frames than a camera pans, because fewer of its pictures are sent. The middle of
+//! the picture, which is compared for a camera, is then out of sight. So for a screen every shift is compared where both
+//! pictures overlap. The shift with the largest total gain wins, since a small overlap may match by chance.
 
 use super::motion::Displacement;
+use super::parameters::Content;
 
 /// Limits of the motion: a share of the picture's size (1/6), and a number of samples.
 const MIN_PICTURE_MULTIPLE: usize = 6;
 const MAX_MOTION_SAMPLES: usize = 160;
+/// The same limits for a screen that scrolls up or down: half of its height, and the longest vector of VP8.
+const MIN_SCREEN_MULTIPLE: usize = 2;
+const MAX_SCROLL_SAMPLES: usize = 240;
 /// A shift counts only if its difference is below 5/8 of the difference without motion.
 const BETTER: (u64, u64) = (5, 8);
 
@@ -18,10 +26,19 @@ const TOGETHER: usize = 64;
 /// Finds the displacement in the plane `before` at which most of `now` appears, or zero if the result is unclear.
 ///
 /// Both planes have `size` samples (width, height). Each is passed as its samples and the distance between rows. Rows
-/// and columns are analysed separately.
-pub(super) fn global_motion(now: (&[u8], usize), before: (&[u8], usize), size: (usize, usize)) -> Displacement {
+/// and columns are analysed separately. A screen may scroll farther up or down than a camera pans.
+pub(super) fn global_motion(
+    now: (&[u8], usize),
+    before: (&[u8], usize),
+    size: (usize, usize),
+    content: Content,
+) -> Displacement {
     let [now, before] = [now, before].map(|plane| Slopes::of(plane, size));
-    Displacement { x: shift(&now.columns, &before.columns), y: shift(&now.rows, &before.rows) }
+    let y = match content {
+        Content::Camera => shift(&now.rows, &before.rows),
+        Content::Screen => scroll(&now.rows, &before.rows),
+    };
+    Displacement { x: shift(&now.columns, &before.columns), y }
 }
 
 /// Differences of the mean sample between adjacent columns and adjacent rows, in 1/16. Differences do not depend on
@@ -78,6 +95,34 @@ fn shift(now: &[i32], before: &[i32]) -> i32 {
     if u64::from(least) * BETTER.1 < u64::from(unmoved) * BETTER.0 { found } else { 0 }
 }
 
+/// The shift at which `now` gains most over no shift, where it overlaps with `before`.
+fn scroll(now: &[i32], before: &[i32]) -> i32 {
+    let most = (now.len() / MIN_SCREEN_MULTIPLE).min(MAX_SCROLL_SAMPLES);
+    let difference = |now: &[i32], before: &[i32]| -> u32 {
+        now.iter().zip(before).map(|(now, before)| (now - before).unsigned_abs()).sum()
+    };
+    // Differences without a shift, summed up from the first row.
+    let mut unmoved = vec![0u32];
+    unmoved.extend(now.iter().zip(before).scan(0, |sum, (now, before)| {
+        *sum += (now - before).unsigned_abs();
+        Some(*sum)
+    }));
+    let (mut gain, mut found) = (0, 0);
+    for by in (1..=most as i32).flat_map(|by| [by, -by]) {
+        let length = now.len() - by.unsigned_abs() as usize;
+        let (here, there) = ((-by).max(0) as usize, by.max(0) as usize);
+        let without = unmoved[here + length] - unmoved[here];
+        if without <= gain {
+            continue;
+        }
+        let with = difference(&now[here..][..length], &before[there..][..length]);
+        if without > with + gain && u64::from(with) * BETTER.1 < u64::from(without) * BETTER.0 {
+            (gain, found) = (without - with, by);
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -100,8 +145,17 @@ mod tests {
             let (width, height) = (320, 180);
             let before = view(200, 200, width, height, 0);
             let now = view((200 + x) as usize, (200 + y) as usize, width, height, brighter);
-            let found = global_motion((&now, width), (&before, width), (width, height));
+            let found = global_motion((&now, width), (&before, width), (width, height), Content::Camera);
             prop_assert_eq!(found, Displacement { x, y });
+        }
+
+        #[test]
+        fn screen_scrolls_by_up_to_half_of_its_height(y in -90i32..=90) {
+            let (width, height) = (320, 180);
+            let before = view(200, 200, width, height, 0);
+            let now = view(200, (200 + y) as usize, width, height, 0);
+            let found = global_motion((&now, width), (&before, width), (width, height), Content::Screen);
+            prop_assert_eq!(found, Displacement { x: 0, y });
         }
 
         #[test]
@@ -109,8 +163,12 @@ mod tests {
             (width, height) in (1usize..40, 1usize..40),
             samples in proptest::collection::vec(any::<u8>(), 2 * 40 * 40),
         ) {
-            let found = global_motion((&samples, width), (&samples[40 * 40..], width), (width, height));
-            prop_assert!(found.x.unsigned_abs() as usize <= width / 6 && found.y.unsigned_abs() as usize <= height / 6);
+            for (content, multiple) in [(Content::Camera, MIN_PICTURE_MULTIPLE), (Content::Screen, MIN_SCREEN_MULTIPLE)] {
+                let before = &samples[40 * 40..];
+                let found = global_motion((&samples, width), (before, width), (width, height), content);
+                prop_assert!(found.x.unsigned_abs() as usize <= width / MIN_PICTURE_MULTIPLE);
+                prop_assert!(found.y.unsigned_abs() as usize <= height / multiple);
+            }
         }
     }
 
@@ -119,7 +177,7 @@ mod tests {
         let before = view(0, 0, 320, 180, 0);
         for place in [(3_000, 5_000), (1_000, 70), (9_000, 0), (500, 700), (40_000, 30_000)] {
             let now = view(place.0, place.1, 320, 180, 0);
-            let found = global_motion((&now, 320), (&before, 320), (320, 180));
+            let found = global_motion((&now, 320), (&before, 320), (320, 180), Content::Camera);
             assert_eq!(found, Displacement::default(), "{place:?}");
         }
     }

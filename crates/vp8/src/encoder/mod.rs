@@ -68,7 +68,7 @@ pub use analysis::Analysis;
 pub use decisions::Decisions;
 pub use encoded::{EncodeStatistics, Encoded};
 pub use fit::Fitting;
-pub use parameters::{FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
+pub use parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
 
 use crate::picture::Picture;
 use crate::state::State;

@@ -13,6 +13,8 @@ pub struct Parameters {
     pub frame_kind: FrameKind,
     /// Whether the frame becomes the golden frame.
     pub golden: GoldenPolicy,
+    /// Content of the pictures.
+    pub content: Content,
 }
 
 impl Default for Parameters {
@@ -22,6 +24,7 @@ impl Default for Parameters {
             preset: Preset::default(),
             frame_kind: FrameKind::default(),
             golden: GoldenPolicy::default(),
+            content: Content::default(),
         }
     }
 }
@@ -66,4 +69,14 @@ pub enum GoldenPolicy {
     Refresh,
     /// Golden and altref stay unchanged.
     Keep,
+}
+
+/// Content of the pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Content {
+    /// Camera pictures, films and games.
+    #[default]
+    Camera,
+    /// A screen. Motion search expects that it scrolls by up to half of its height. `lab: 2026-11-screen`.
+    Screen,
 }

@@ -6,7 +6,7 @@ use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
 use super::macroblock_motion::{INTRA_ESTIMATE_SATD, MacroblockMotion, ReferenceMotion, SPLIT_SATD};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
-use super::parameters::Preset;
+use super::parameters::{Content, Preset};
 use super::source::Source;
 use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::ReferenceFrame;
@@ -46,6 +46,7 @@ pub(super) struct PictureSearch<'a> {
     pub(super) source: &'a Source,
     pub(super) layout: &'a FrameLayout,
     pub(super) preset: Preset,
+    pub(super) content: Content,
     /// The distinct references, the last frame first.
     pub(super) references: &'a [(ReferenceFrame, Frame)],
     /// Global motion since the last frame, once it is known.
@@ -103,7 +104,7 @@ impl PictureSearch<'_> {
         let (plane, source) = (self.layout.planes[0], &self.source.planes[0]);
         let last = &self.references[0].1.samples()[plane.origin..];
         let size = (self.source.width, self.source.height);
-        global_motion((source.samples(), source.stride), (last, plane.stride), size)
+        global_motion((source.samples(), source.stride), (last, plane.stride), size, self.content)
     }
 
     /// Search for the `W` x `H` samples at (`x`, `y`) in a reference. Vectors are expected near `expected`.
