@@ -1,7 +1,7 @@
 //! Sharp text: a screen has fewer and larger frames instead of coarse ones.
 //!
-//! Text is unreadable in coarse frames, and a screen may change less often than a camera picture. So where the quantizer
-//! that fits the budget is too coarse, the frame may have the bytes of several frame intervals. Later pictures wait until
+//! Text is unreadable in coarse frames, and a screen may change less often than a camera picture. If the quantizer that
+//! fits the budget is too coarse, the frame may have the bytes of several frame intervals. Later pictures wait until
 //! half of those bytes have arrived. A picture that needs no more than its usual budget is coded as always.
 
 use std::time::Duration;
