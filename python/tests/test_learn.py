@@ -285,7 +285,7 @@ class TestTraining:
         net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         before = own.quality(net, *known)
         optimiser = torch.optim.Adam(net.parameters(), 3e-3)
-        # The rate falls to zero as in training: with a constant one, the coverage after a pass varies from 0.03 to 0.25.
+        # The rate falls to zero as in training: with a constant one, the error varies from 0.03 to 0.25 between passes.
         for done in range(20):
             own.learn(options, net, optimiser, [known], 3e-3 * (1 - done / 20))
         after = own.quality(net, *known)

@@ -474,6 +474,7 @@ def test_wrong_arguments_are_reported_before_any_run(tmp_path: Path, capsys: pyt
         (["compare", "lockstep:controller=nosuch", "lockstep"], "unknown controller `nosuch`"),
         (["compare", "lockstep:controller=hindsight", "lockstep"], "requires the trace of the link"),
         (["compare", "lockstep:grace=long", "lockstep"], "grace"),
+        (["compare", "lockstep:content=page", "lockstep"], "expected camera or screen, got page"),
         (["compare", "lockstep", "lockstep", "--trace", "nosuch.up"], "nosuch.up"),
         (["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--loss", "3"], "out of range"),
         (["compare", "lockstep", "lockstep", "--loss", "1%"], "add --trace"),

@@ -18,6 +18,9 @@ use crate::clip::{ClipError, GeneratedClip, ScreenContent};
 use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
 use crate::y4m::{Y4mError, Y4mReader};
 
+/// Marks the pictures of a specification as those of a screen.
+const SCREEN_MARK: &str = ",content=screen";
+
 /// Name of standard input in errors.
 const STANDARD_INPUT: &str = "standard input";
 
@@ -154,9 +157,14 @@ pub struct SourceOptions {
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
 /// - any other input of ffmpeg.
 ///
+/// `,content=screen` at the end marks the pictures as those of a screen, such as `capture.mkv,content=screen`.
+///
 /// # Errors
 /// If the source cannot be opened.
 pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+    if let Some(marked) = specification.strip_suffix(SCREEN_MARK) {
+        return Ok(Box::new(MarkedScreen(open_source(marked, options)?)));
+    }
     if specification == "generated" || specification.starts_with("generated:") {
         let wanted = specification.strip_prefix("generated:").unwrap_or_default();
         let (content, wanted) = generated_content(wanted);
@@ -202,6 +210,7 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
 /// # Errors
 /// If the source cannot be opened.
 pub fn source_format(specification: &str, options: &SourceOptions) -> Result<VideoFormat, SourceError> {
+    let specification = specification.strip_suffix(SCREEN_MARK).unwrap_or(specification);
     match specification.strip_prefix("generated") {
         Some(wanted) if wanted.is_empty() || wanted.starts_with(':') => {
             let (_, wanted) = generated_content(wanted.trim_start_matches(':'));
@@ -209,6 +218,35 @@ pub fn source_format(specification: &str, options: &SourceOptions) -> Result<Vid
             Ok(GeneratedClip::new(format, options.seed)?.format())
         }
         _ => Ok(open_source(specification, options)?.format()),
+    }
+}
+
+/// A source whose pictures show a screen, as its specification says.
+struct MarkedScreen(Box<dyn Source>);
+
+impl Source for MarkedScreen {
+    fn format(&self) -> VideoFormat {
+        self.0.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        self.0.next()
+    }
+
+    fn prepare(&mut self) {
+        self.0.prepare();
+    }
+
+    fn rest(&mut self) {
+        self.0.rest();
+    }
+
+    fn is_screen(&self) -> bool {
+        true
+    }
+
+    fn is_live(&self) -> bool {
+        self.0.is_live()
     }
 }
 
@@ -327,6 +365,12 @@ mod tests {
     #[test]
     fn name_of_a_generated_clip_sets_size_and_rate() {
         assert_eq!(format_of("generated:64x36@25"), "64x36@25");
+        assert_eq!(format_of("generated:64x36@25,content=screen"), "64x36@25");
+        for (specification, is_screen) in
+            [("generated", false), ("generated,content=screen", true), ("generated:page", true)]
+        {
+            assert_eq!(open_source(specification, &options).unwrap().is_screen(), is_screen, "{specification}");
+        }
         assert_eq!(format_of("generated:64x36"), "64x36@30");
         let options = SourceOptions { size: Some((32, 18)), frame_rate: FrameRate::new(15, 1), seed: 0 };
         assert_eq!(open_source("generated", &options).unwrap().format().to_string(), "32x18@15");

@@ -20,7 +20,7 @@ from lockstep.command import lockstep_command
 from lockstep.testbed import barcodes, y4m
 from lockstep.testbed.machine import now, unix_offset
 from lockstep.testbed.processes import END_SECONDS, apart, end, pause
-from lockstep.testbed.programs import Outcome, OwnSession, Samples, Setting, Shown, TestbedError
+from lockstep.testbed.programs import Clip, Outcome, OwnSession, Samples, Setting, Shown, TestbedError
 from lockstep.testbed.ruler import Sight
 
 START_SECONDS = 20.0
@@ -30,7 +30,7 @@ class Lockstep:
     """A call between `lockstep send` and `lockstep receive`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Sets the options `controller`, `codec` and `grace` (`default`, or a grace period), as for `lockstep send`."""
+        """Sets the options `controller`, `codec`, `grace` (or `default`) and `content`, as for `lockstep send`."""
         self._options = dict(options)
         self._command = lockstep_command()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -64,7 +64,11 @@ class Lockstep:
 
     def _start_sender(self, setting: Setting, *words: str) -> "subprocess.Popen[bytes]":
         """Starts `lockstep send` with ``words``, and the clip as its source."""
-        return self._run("sender", setting.sender.enter, "send", *words, "--source", str(setting.clip.path))
+        return self._run("sender", setting.sender.enter, "send", *words, "--source", self._source(setting.clip))
+
+    def _source(self, clip: Clip) -> str:
+        """The clip as a source of `lockstep send`."""
+        return f"{clip.path},content=screen" if self._options.get("content") == "screen" else str(clip.path)
 
     def _ticket(self, name: str) -> str:
         """The ticket that the process of this end prints."""
@@ -247,6 +251,8 @@ def check(options: Mapping[str, str]) -> None:
         raise TestbedError(
             "the controller `hindsight` requires the trace of the link, which only simulated calls provide"
         )
+    if options["content"] not in ("camera", "screen"):
+        raise TestbedError(f"content: expected camera or screen, got {options['content']}")
     # `lockstep send` checks its options before it refuses this ticket.
     command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_arguments(options)]
     tried = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603

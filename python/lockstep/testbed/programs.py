@@ -142,7 +142,7 @@ KINDS = {
     "lockstep": Kind(
         "lockstep.testbed.own",
         "`lockstep send` and `lockstep receive`",
-        {"controller": "lockstep", "codec": "functional", "grace": "default"},
+        {"controller": "lockstep", "codec": "functional", "grace": "default", "content": "camera"},
     ),
     "lockstep-web": Kind(
         "lockstep.testbed.web",

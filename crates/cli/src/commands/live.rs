@@ -75,8 +75,8 @@ pub struct SendArguments {
     route: RouteArguments,
     /// Video source: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, any other input of
     /// ffmpeg, or `-` for standard input. Each further --source is another video stream. Streams share one budget by
-    /// priority, and the receiver learns their names.
-    #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER]", default_value = "generated")]
+    /// priority, and the receiver learns their names. The text of a screen's pictures stays sharp.
+    #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER][,content=screen]", default_value = "generated")]
     source: Vec<SourceArgument>,
     /// Stop after this time; without it, the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]

@@ -6,10 +6,10 @@ use anyhow::{Result, bail};
 
 use lockstep_live::{MAX_STREAMS, StreamName};
 
-/// A video source and its stream: `SOURCE[,name=NAME][,priority=NUMBER]`.
+/// A video source and its stream: `SOURCE[,content=screen][,name=NAME][,priority=NUMBER]`, with the options in any order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceArgument {
-    /// The source.
+    /// The source, with its content.
     pub specification: String,
     /// Name of its stream, if given.
     pub name: Option<StreamName>,
@@ -22,6 +22,7 @@ impl FromStr for SourceArgument {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut source = Self { specification: text.to_owned(), name: None, priority: 1.0 };
+        let mut content = "";
         // Options stand at the end; other commas belong to the source.
         while let Some((rest, option)) = source.specification.rsplit_once(',') {
             if let Some(name) = option.strip_prefix("name=") {
@@ -30,11 +31,14 @@ impl FromStr for SourceArgument {
                 let number = priority.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
                 source.priority =
                     number.ok_or_else(|| format!("priority: expected a number above 0, found {priority:?}"))?;
+            } else if option == "content=screen" {
+                content = ",content=screen";
             } else {
                 break;
             }
             source.specification = rest.to_owned();
         }
+        source.specification.push_str(content);
         Ok(source)
     }
 }
@@ -76,6 +80,10 @@ mod tests {
         assert_eq!((front.specification.as_str(), front.name.as_deref()), ("my,clip.y4m", Some("front")));
         assert!((front.priority - 3.0).abs() < f64::EPSILON);
         assert_eq!(parsed("camera"), SourceArgument { specification: "camera".to_owned(), name: None, priority: 1.0 });
+        for text in ["a.y4m,content=screen,name=desk", "a.y4m,name=desk,content=screen"] {
+            let desk = parsed(text);
+            assert_eq!((desk.specification.as_str(), desk.name.as_deref()), ("a.y4m,content=screen", Some("desk")));
+        }
         for wrong in ["camera,priority=0", "camera,priority=x", "camera,name=a/b"] {
             assert!(wrong.parse::<SourceArgument>().is_err(), "{wrong}");
         }
