@@ -100,7 +100,7 @@ fn peer_that_acknowledges_nothing_ends_the_call() {
 }
 
 #[test]
-fn silent_strangers_do_not_keep_a_joiner_out() {
+fn joiner_enters_while_eight_links_are_silent() {
     let mut pair = pair();
     // A stranger's only try may fail.
     for number in 0..16u16 {
