@@ -8,6 +8,7 @@ import msgspec
 import polars
 
 from lockstep.charts import Plot
+from lockstep.input_file import read_bounded
 
 COLOURS = {
     "lockstep real-time": "#2f7fe0",
@@ -149,7 +150,7 @@ def load(path: Path) -> CodecBench:
 
     """
     try:
-        bench = msgspec.json.decode(path.read_bytes(), type=CodecBench)
+        bench = msgspec.json.decode(read_bounded(path), type=CodecBench)
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:

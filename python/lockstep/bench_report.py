@@ -12,6 +12,7 @@ from lockstep import __version__, bench_charts, theme
 from lockstep.bench_charts import Aim, BenchError, Clip, CodecBench, load
 from lockstep.charts import Plot
 from lockstep.figure import specification
+from lockstep.module_command import print_error
 from lockstep.report import figures_argument, print_figures, script_json, template, vega
 
 
@@ -192,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.figures is not None:
             print_figures(plots(bench), options.figures)
     except (BenchError, OSError) as error:
-        print(f"lockstep-bench-report: {error}", file=sys.stderr)
+        print_error("lockstep-bench-report", error)
         return 1
     print(f"report: {options.output.resolve().as_uri()}")
     return 0

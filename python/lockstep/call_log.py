@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import polars
 
+from lockstep.input_file import bounded, read_bounded
+
 FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "capture": polars.Int64,
     "captured_at": polars.Float64,
@@ -191,7 +193,7 @@ def load_call(path: Path) -> CallReport:
 
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=CallReport)
+        return msgspec.json.decode(read_bounded(path), type=CallReport)
     except OSError as error:
         raise CallLogError(f"{path}: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -210,9 +212,9 @@ def load_frames(path: Path) -> polars.DataFrame:
     try:
         match path.suffix:
             case ".parquet":
-                table = polars.read_parquet(path)
+                table = polars.read_parquet(bounded(path))
             case ".csv":
-                table = polars.read_csv(path, infer_schema=False)
+                table = polars.read_csv(bounded(path), infer_schema=False)
             case _:
                 raise CallLogError(f"{path}: a frame log's name ends in .csv or .parquet")
     except OSError as error:

@@ -72,8 +72,17 @@ def run_reporting_errors(command: str, run: Callable[[], int], *, extra: str) ->
         print(f"\n{command}: interrupted; run the same command again to resume", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
-        print(f"{command}: {error}", file=sys.stderr)
+        print_error(command, error)
         return 1
+
+
+def print_error(command: str, error: object) -> None:
+    """Prints ``error`` on standard error, after the name of the command.
+
+    Control characters of file names and contents are shown as escapes, because a terminal obeys control sequences.
+    """
+    text = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in str(error))
+    print(f"{command}: {text}", file=sys.stderr)
 
 
 def _usage(command: str, meanings: Mapping[str, str], kind: str) -> str:

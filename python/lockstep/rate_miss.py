@@ -22,6 +22,7 @@ import polars
 
 from lockstep.charts import Plot
 from lockstep.figure import COLOURS, FigureError, render
+from lockstep.module_command import print_error
 
 HEADER_BYTES = 64
 """Bytes of Lockstep's data header in each fragment; the controller's target includes them."""
@@ -250,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.output is not None:
             options.output.write_bytes(render(chart(misses), options.output))
     except (RateMissError, FigureError, OSError) as error:
-        print(f"lockstep-rate-miss: {error}", file=sys.stderr)
+        print_error("lockstep-rate-miss", error)
         return 1
     return 0
 

@@ -17,6 +17,7 @@ import vl_convert
 from lockstep import __version__, charts, summary, theme
 from lockstep.call_log import CallLogError, CallReport, load_call, load_frames
 from lockstep.figure import FORMATS, VEGA_LITE_VERSION, specification, write_figures
+from lockstep.module_command import print_error
 
 
 def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
@@ -100,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
             data = charts.datasets(report, frames)
             print_figures(charts.figures(data), options.figures, data)
     except (CallLogError, OSError) as error:
-        print(f"lockstep-report: {error}", file=sys.stderr)
+        print_error("lockstep-report", error)
         return 1
     return 0
 

@@ -17,7 +17,9 @@ import polars
 
 from lockstep.charts import Plot
 from lockstep.figure import COLOURS, FigureError, render
+from lockstep.input_file import read_bounded
 from lockstep.intervals import mean_interval
+from lockstep.module_command import print_error
 
 RETURN = 60
 """Time in the call at which the capacity returns, seconds."""
@@ -55,7 +57,7 @@ def load(path: Path) -> polars.DataFrame:
                 "seed": int(row["seed"]),
                 "share": shares(row),
             }
-            for row in json.loads(path.read_text())["recoveries"]
+            for row in json.loads(read_bounded(path))["recoveries"]
         ]
     except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError) as error:
         raise SourcesPlotError(f"cannot read {path} as a document of lockstep sources --json: {error!r}") from error
@@ -127,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise SourcesPlotError(f"cannot plot {options.numbers}: no control has every source of the plot")
         options.output.write_bytes(render(chart(table), options.output))
     except (SourcesPlotError, FigureError, OSError) as error:
-        print(f"lockstep-sources-plot: {error}", file=sys.stderr)
+        print_error("lockstep-sources-plot", error)
         return 1
     print(f"plot: {options.output}")
     return 0

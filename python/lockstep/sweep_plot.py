@@ -12,7 +12,9 @@ import polars
 
 from lockstep.charts import Plot
 from lockstep.figure import FigureError, colours, render
+from lockstep.input_file import bounded
 from lockstep.intervals import mean_interval
+from lockstep.module_command import print_error
 
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 """Shapes of the codecs."""
@@ -59,7 +61,7 @@ def load(path: Path, measure: Measure) -> polars.DataFrame:
 
     """
     try:
-        table = polars.read_parquet(path)
+        table = polars.read_parquet(bounded(path))
         needed = ["controller", "codec", "trace", "seed", DELAY, measure.column]
         if missing := [name for name in needed if name not in table.columns]:
             raise SweepPlotError(f"cannot read {path} as a table of `lockstep sweep`: column {missing[0]} is missing")
@@ -226,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(content)
     except (SweepPlotError, FigureError, OSError) as error:
-        print(f"lockstep-sweep-plot: {error}", file=sys.stderr)
+        print_error("lockstep-sweep-plot", error)
         return 1
     print(f"plot: {options.output}")
     return 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from lockstep.module_command import print_error
 from lockstep.ray_cluster import LOCAL, ClusterError, connect, results
 
 JOBS_OF_A_TASK = 8
@@ -87,7 +88,7 @@ def main() -> int:
             on_ray(arguments.address, arguments.program, jobs, arguments.command), lambda line: print(line, flush=True)
         )
     except (OSError, ValueError) as error:
-        print(f"lockstep.sweep_ray: {error}", file=sys.stderr)
+        print_error("lockstep.sweep_ray", error)
         return 1
     if count != len(jobs):
         print(f"lockstep.sweep_ray: {len(jobs)} jobs gave {count} results", file=sys.stderr)

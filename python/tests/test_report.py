@@ -236,6 +236,25 @@ def test_command_reports_errors_in_one_line(
         assert error.count("\n") == 1
 
 
+def test_escape_sequences_of_a_file_name_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "a\x1b[31m.json")]) == 1
+    error = capsys.readouterr().err
+    assert "\x1b" not in error
+    assert r"a\x1b[31m.json" in error
+
+
+def test_endless_files_are_refused_with_their_limit(
+    call: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document, log = tmp_path / "endless.json", tmp_path / "endless.csv"
+    for path in (document, log):
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    for arguments, path in (([document], document), ([call[0], "--frames", log], log)):
+        assert main([str(argument) for argument in arguments]) == 1
+        assert f"{path}: it has more than 536870912 bytes" in capsys.readouterr().err
+
+
 def test_extension_and_package_have_equal_versions() -> None:
     assert __version__ == version()
 

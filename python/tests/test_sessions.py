@@ -291,6 +291,28 @@ def test_unreadable_logs_are_reported_in_one_line(tmp_path: Path, capsys: pytest
     assert (status, "not a size" in err) == (1, True)
 
 
+def test_damaged_log_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_log(tmp_path)
+    random = numpy.random.default_rng(7)
+    files = sorted(tmp_path.rglob("*.parquet"))
+    refused = 0
+    for _ in range(24):
+        file = files[random.integers(len(files))]
+        whole = file.read_bytes()
+        damaged = bytearray(whole)
+        damaged[random.integers(len(damaged))] ^= 1 << int(random.integers(8))
+        file.write_bytes(damaged)
+        query = "SELECT * FROM seconds JOIN sessions USING (session)"
+        for words in (("report", tmp_path), ("sql", tmp_path, query)):
+            status, _, err = run(capsys, *words)
+            # The flipped bit may be part of a value.
+            assert status == 0 or f"{file}: " in err, err
+            assert len(err.splitlines()) == status
+            refused += status
+        file.write_bytes(whole)
+    assert refused > 4
+
+
 def test_simulated_call_writes_the_log_of_the_command(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     labels = {"place": "Ulm", "access": "wifi", "hour": "7:05"}

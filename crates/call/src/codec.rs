@@ -51,6 +51,12 @@ pub trait Codec: Debug + Copy + 'static {
         let _ = state;
         None
     }
+    /// Number of pictures that the states hold together as references. Pictures that states share count once. Zero
+    /// without pixels.
+    fn reference_frames<'a>(states: impl Iterator<Item = &'a Self::State>) -> usize {
+        let _ = states;
+        0
+    }
     /// The last picture that a decoder with this state has shown.
     fn last_shown(state: &Self::State) -> Option<Self::Decoded>;
     /// Decodes a frame that should lead to the state `target`. Returns none if its picture has more than `pixel_limit`

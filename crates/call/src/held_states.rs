@@ -47,6 +47,11 @@ impl<S: Default> HeldStates<S> {
         }
     }
 
+    /// All states, including the empty one.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &S> {
+        self.states.iter().map(|(_, state)| state)
+    }
+
     /// Number of states, including the empty one.
     pub(crate) fn len(&self) -> usize {
         self.states.len()

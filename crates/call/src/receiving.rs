@@ -275,6 +275,16 @@ impl<C: Codec> ReceivingEnd<C> {
             }
         }
         self.drain_events(now);
+        self.bound_reference_frames(now);
+    }
+
+    /// Evicts states while they hold too many reference frames together. A succession of states holds one frame per
+    /// state, and the golden and altref frames of the oldest. A hostile sender can make each state hold three frames.
+    fn bound_reference_frames(&mut self, now: Timestamp) {
+        let bound = self.transport.max_held_states() + 2;
+        while self.reference_frames() > bound && self.transport.evict_state() {
+            self.drain_events(now);
+        }
     }
 
     /// The next picture to be displayed.
@@ -358,6 +368,12 @@ impl<C: Codec> ReceivingEnd<C> {
     #[must_use]
     pub fn held_states(&self) -> usize {
         self.states.len()
+    }
+
+    /// Number of pictures that the held states keep together as references; zero without pixels.
+    #[must_use]
+    pub fn reference_frames(&self) -> usize {
+        C::reference_frames(self.states.all())
     }
 
     /// Counts of decoded frames.

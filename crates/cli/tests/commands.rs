@@ -229,6 +229,18 @@ fn errors_have_one_line() {
 }
 
 #[test]
+#[cfg(unix)]
+fn escape_sequences_of_files_never_reach_the_terminal() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let trace = folder.path().join("red\x1b[31m.up");
+    fs::write(&trace, "1\n\x1b]0;title\x07\n").expect("written");
+    let output = lockstep(&["simulate", "--modelled", "--trace", text(&trace)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("red") && said.contains("title"), "{said}");
+    assert!(!said.contains(['\x1b', '\x07']), "{said:?}");
+}
+
+#[test]
 fn screens_without_a_display_are_an_empty_list_with_a_reason() {
     let command = ["devices", "--json", "-"];
     let output = Command::new(env!("CARGO_BIN_EXE_lockstep")).args(command).env_remove("DISPLAY").output();

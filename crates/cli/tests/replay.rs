@@ -148,6 +148,19 @@ fn replay_compares_another_controller_or_model() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn full_disk_is_reported_with_the_name_of_the_output() {
+    let folder = recorded();
+    for name in ["full.parquet", "full.json"] {
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(name)).expect("a link");
+    }
+    for (option, name) in [("--allowances", "full.parquet"), ("--json", "full.json")] {
+        let said = refused(folder.path(), &["replay", "it.jsonl", option, name]);
+        assert!(said.starts_with(&format!("lockstep: cannot write {name}: ")) && !said.contains("it.jsonl"), "{said}");
+    }
+}
+
+#[test]
 fn invalid_recordings_are_refused_in_one_line() {
     let folder = recorded();
     fs::write(folder.path().join("call.json"), "{\"scores\": {}}\n").expect("written");

@@ -45,7 +45,7 @@ pub use options::{
     AsPublished, CallArguments, CallRecord, ClipName, CodecKind, ControllerName, Form, Milliseconds, OptionDescription,
     OptionError, OptionGroup, OptionValue, Overrides, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
-pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
+pub use regular_file::{open_regular_file, read_regular_file, read_regular_file_within, read_regular_text};
 #[cfg(feature = "simulation")]
 pub use room::{PEOPLE, PersonTrace, RoomSettings, simulate_room};
 #[cfg(feature = "simulation")]

@@ -25,10 +25,18 @@ pub fn open_regular_file(path: &Path) -> Result<File> {
 /// # Errors
 /// If `path` is not a regular file, cannot be read or exceeds [`MAX_MODEL_BYTES`].
 pub fn read_regular_file(path: &Path) -> Result<Vec<u8>> {
+    read_regular_file_within(path, MAX_MODEL_BYTES)
+}
+
+/// Reads the regular file `path` of at most `limit` bytes.
+///
+/// # Errors
+/// If `path` is not a regular file, cannot be read or exceeds `limit`.
+pub fn read_regular_file_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular_file(path)?.take(MAX_MODEL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_MODEL_BYTES {
-        return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {MAX_MODEL_BYTES} bytes")));
+    open_regular_file(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
     }
     Ok(bytes)
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockstep_units::printable;
+
 use crate::estimator::HostError;
 
 /// Longest answer, bytes.
@@ -85,8 +87,9 @@ fn quote(errors: ChildStderr, quoted: &Quoted) {
             Ok(length) if length > 0 => {}
             _ => return,
         }
-        let _ = io::stderr().write_all(&line);
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let text = String::from_utf8_lossy(&line);
+        let _ = io::stderr().write_all(printable(&text).as_bytes());
+        let text = text.trim_end().to_owned();
         let mut quoted = quoted.lock().unwrap_or_else(PoisonError::into_inner);
         if !text.trim().is_empty() {
             quoted.push_back(text);

@@ -1,9 +1,9 @@
 //! Writes a Parquet file with the recorded and the replayed allowances, one row per decision. Memory stays constant,
 //! except for the index of row groups.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use lockstep_control::recording::Answer;
 use lockstep_control::{Allowance, InFlight};
@@ -31,6 +31,7 @@ pub struct AllowanceTable {
     table: TableWriter<OutputFile>,
     columns: Vec<Values>,
     rows: usize,
+    path: PathBuf,
 }
 
 /// Checks that the name of the file ends in `.parquet`.
@@ -52,7 +53,7 @@ impl AllowanceTable {
         let columns = COLUMNS.map(|name| (name, Kind::Integers));
         let table = TableWriter::new(OutputFile::create(path)?, "allowance", &columns)?;
         let columns = columns.iter().map(|(_, kind)| Values::of(*kind)).collect();
-        Ok(Self { table, columns, rows: 0 })
+        Ok(Self { table, columns, rows: 0, path: path.to_owned() })
     }
 
     /// Appends the recorded and the replayed answer to event `number`, if they are allowances.
@@ -77,19 +78,22 @@ impl AllowanceTable {
             }
         }
         self.rows += 1;
-        if self.rows == ROW_GROUP {
-            self.table.write_group(&self.columns)?;
-            self.columns.iter_mut().for_each(Values::clear);
-            self.rows = 0;
-        }
-        Ok(())
+        if self.rows == ROW_GROUP { self.write_group() } else { Ok(()) }
+    }
+
+    fn write_group(&mut self) -> Result<()> {
+        let written = self.table.write_group(&self.columns);
+        self.columns.iter_mut().for_each(Values::clear);
+        self.rows = 0;
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     /// Writes the rest. Without this call, no file is created.
     pub fn finish(mut self) -> Result<()> {
         if self.rows > 0 {
-            self.table.write_group(&self.columns)?;
+            self.write_group()?;
         }
-        self.table.finish()?.finish()
+        let written = self.table.finish().with_context(|| format!("cannot write {}", self.path.display()))?;
+        written.finish()
     }
 }

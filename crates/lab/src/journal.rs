@@ -1,7 +1,7 @@
 //! Journal of a benchmark or a sweep: one line of JSON per result, written at once. An interrupted run resumes from it.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use lockstep_configuration::read_regular_file_within;
 use lockstep_runner::output_file::{is_special, is_standard_output};
 
 use crate::every_core::on_every_core;
+
+/// Longest journal that is read, bytes: ten thousands of results.
+const MAX_BYTES: usize = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -43,7 +47,8 @@ impl Journal {
         let mut measured = HashMap::new();
         let mut torn = false;
         if path.exists() && !fresh {
-            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read_regular_file_within(&path, MAX_BYTES)
+                .with_context(|| format!("cannot read {}; --fresh begins a new one", path.display()))?;
             let text = String::from_utf8_lossy(&text);
             torn = !text.is_empty() && !text.ends_with('\n');
             // A killed writer may leave a truncated last line.
@@ -134,6 +139,17 @@ mod tests {
         assert_eq!(journal.measured("b", || Ok(6)).unwrap(), 5);
         assert_eq!(journal.measured::<String>("b", || Ok("of another kind".to_owned())).unwrap(), "of another kind");
         assert_eq!(Journal::open(&output, true).unwrap().measured("a", || Ok(vec![7.0])).unwrap(), [7.0]);
+    }
+
+    #[test]
+    fn endless_journal_is_refused_with_its_name_and_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("bench.json");
+        let path = folder.path().join("bench.json.journal");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = format!("{:#}", Journal::open(&output, false).err().unwrap());
+        assert!(error.contains("bench.json.journal") && error.contains("more than 268435456 bytes"), "{error}");
+        assert!(Journal::open(&output, true).is_ok());
     }
 
     #[test]

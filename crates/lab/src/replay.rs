@@ -245,21 +245,22 @@ fn cast(arguments: &ReplayArguments, header: &Header) -> Result<Cast> {
 }
 
 fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
-    let file = open_regular_file(path).context("cannot be read")?;
-    let (header, mut reader) = RecordingReader::new(BufReader::new(file))?;
-    let Cast { recorded, replayed, controller } = cast(arguments, &header)?;
+    let named = || path.display().to_string();
+    let file = open_regular_file(path).context("cannot be read").with_context(named)?;
+    let (header, mut reader) = RecordingReader::new(BufReader::new(file)).with_context(named)?;
+    let Cast { recorded, replayed, controller } = cast(arguments, &header).with_context(named)?;
     let mut replay = Replay::new(header.setup().payload, controller);
     let mut table = arguments.allowances.as_deref().map(AllowanceTable::create).transpose()?;
     let mut events = 0;
-    while let Some(event) = reader.next_event()? {
+    while let Some(event) = reader.next_event().with_context(named)? {
         if let (Some((recorded, replayed)), Some(table)) = (replay.on_event(&event, events, reader.line()), &mut table)
         {
-            table.add(events, &recorded, &replayed).context("the table of allowances")?;
+            table.add(events, &recorded, &replayed)?;
         }
         events += 1;
     }
     if replay.decisions == 0 {
-        bail!("holds no decision");
+        bail!("{}: holds no decision", named());
     }
     table.map_or(Ok(()), AllowanceTable::finish)?;
     let seconds = replay.seconds();
@@ -342,7 +343,7 @@ pub fn run(arguments: &ReplayArguments) -> Result<()> {
     arguments.allowances.as_deref().map_or(Ok(()), allowance_table::check_name)?;
     let outputs = [("--json", arguments.json.as_deref()), ("--allowances", arguments.allowances.as_deref())];
     output_file::check(&outputs, &inputs)?;
-    let outcome = replay(arguments, path).with_context(|| path.display().to_string())?;
+    let outcome = replay(arguments, path)?;
     let Outcome { recorded, replayed, events, seconds, decisions, differences, .. } = &outcome;
     let is_same = recorded == replayed;
     print_line!("recorded      {recorded}, by Lockstep {}", outcome.recorded_by);

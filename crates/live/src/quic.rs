@@ -45,7 +45,7 @@ fn transport(streams: [u32; 2], qlog: Option<(Qlog, Instant)>) -> Result<Transpo
         .max_ack_delay(Some(Duration::from_millis(200)))
         .reordering_threshold(VarInt::from_u32(0));
     config
-        .congestion_controller_factory(Arc::new(Unlimited))
+        .congestion_controller_factory(Arc::new(Unlimited::default()))
         .ack_frequency_config(Some(acknowledgements))
         .initial_rtt(FIRST_ROUND_TRIP)
         // The call itself decides how long a silence may last.

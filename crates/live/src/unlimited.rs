@@ -5,24 +5,49 @@
 //!
 //! Lockstep's controller and the limits of `control::limit` bound what a peer can trigger by false acknowledgements.
 //! For an unvalidated address, QUIC sends at most three times the received bytes (RFC 9000, section 8).
+//!
+//! QUIC remembers each packet until the peer acknowledges it or a later one. This controller counts these packets
+//! ([`unacknowledged`]), so that the connection can bound them.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
+use quinn_proto::Connection;
 use quinn_proto::congestion::{Controller, ControllerFactory};
 
 /// Unlimited window. It also disables the pacer, because quinn does not pace windows beyond 32 bits.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unlimited;
+pub(crate) struct Unlimited {
+    /// Number of the newest packet.
+    sent: u64,
+    /// Number of the newest acknowledged packet. Before that, number of the first packet on the path.
+    acknowledged: Option<u64>,
+}
+
+/// Number of packets that left after the newest one that the peer acknowledged.
+pub(crate) fn unacknowledged(connection: &Connection) -> u64 {
+    // quinn shows nothing of the controller but its window.
+    u64::MAX - connection.congestion_state().window()
+}
 
 impl Controller for Unlimited {
+    fn on_sent(&mut self, _now: Instant, _bytes: u64, last_packet_number: u64) {
+        self.sent = self.sent.max(last_packet_number);
+        self.acknowledged.get_or_insert(last_packet_number);
+    }
+
+    fn on_end_acks(&mut self, _now: Instant, _in_flight: u64, _app_limited: bool, largest_acknowledged: Option<u64>) {
+        self.acknowledged = self.acknowledged.max(largest_acknowledged);
+    }
+
     fn on_congestion_event(&mut self, _now: Instant, _sent: Instant, _persistent: bool, _lost_bytes: u64) {}
 
     fn on_mtu_update(&mut self, _new_mtu: u16) {}
 
+    /// All bytes that a number can express, minus the number of unacknowledged packets.
     fn window(&self) -> u64 {
-        u64::MAX
+        u64::MAX - self.sent.saturating_sub(self.acknowledged.unwrap_or(self.sent))
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -64,6 +64,27 @@ fn program() -> OsString {
     env::var_os(VMAF_VARIABLE).unwrap_or_else(|| "ffmpeg".into())
 }
 
+/// Output of the program with its list of filters.
+fn filters(program: &OsString) -> io::Result<Vec<u8>> {
+    let mut child = Command::new(program)
+        .args(["-hide_banner", "-filters"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut output = Vec::new();
+    let read = child.stdout.take().map_or(Ok(0), |list| list.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut output));
+    if output.len() as u64 > MAX_OUTPUT_BYTES {
+        child.kill()?;
+    }
+    child.wait()?;
+    read?;
+    if output.len() as u64 > MAX_OUTPUT_BYTES {
+        return Err(io::Error::other(format!("its list of filters has more than {MAX_OUTPUT_BYTES} bytes")));
+    }
+    Ok(output)
+}
+
 impl VmafMeter {
     /// A meter for pictures of `format`.
     ///
@@ -76,9 +97,8 @@ impl VmafMeter {
     fn start_with(program: OsString, format: VideoFormat) -> Result<Self, VmafError> {
         let name = program.to_string_lossy().into_owned();
         let failed = |error| VmafError::Start { program: name.clone(), error };
-        let filters =
-            Command::new(&program).args(["-hide_banner", "-filters"]).stdin(Stdio::null()).output().map_err(failed)?;
-        if !String::from_utf8_lossy(&filters.stdout).split_whitespace().any(|word| word == "libvmaf") {
+        let filters = filters(&program).map_err(failed)?;
+        if !String::from_utf8_lossy(&filters).split_whitespace().any(|word| word == "libvmaf") {
             return Err(VmafError::NoLibvmaf { program: name });
         }
         let words = tempfile::tempfile().map_err(failed)?;
@@ -161,6 +181,19 @@ mod tests {
         assert!(error.contains("no-such-ffmpeg") && error.contains(VMAF_VARIABLE), "{error}");
         let error = VmafMeter::start_with("true".into(), format).unwrap_err().to_string();
         assert!(error.contains("has no libvmaf"), "{error}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn endless_output_of_the_program_is_an_error() {
+        let (format, _) = pictures(1);
+        // `yes` repeats its arguments.
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("endless");
+        std::fs::write(&program, "#!/bin/sh\nexec yes -- \"$@\"\n").unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let error = VmafMeter::start_with(program.into(), format).unwrap_err().to_string();
+        assert!(error.contains("endless") && error.contains("more than 1048576 bytes"), "{error}");
     }
 
     #[test]

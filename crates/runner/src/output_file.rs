@@ -18,6 +18,7 @@ use serde::Serialize;
 use tempfile::{NamedTempFile, TempPath};
 
 use lockstep_configuration::document;
+use lockstep_units::printable;
 
 use crate::standard_input::is_standard_input;
 
@@ -78,16 +79,17 @@ pub fn prints_to_terminal() -> bool {
     if standard_output_is_taken() { stderr().is_terminal() } else { stdout().is_terminal() }
 }
 
-/// Prints a line for the user, see [`print_text`].
+/// Prints a line for the user without control characters, see [`print_text`] and [`printable`].
 pub fn print_line(line: Arguments<'_>) {
-    print_text(format_args!("{line}\n"));
+    print_text(format_args!("{}\n", printable(&line.to_string())));
 }
 
-/// Prints a line for the user on standard error: warnings, failures, progress.
+/// Prints a line for the user on standard error: warnings, failures, progress. Control characters are shown as escapes
+/// ([`printable`]).
 ///
 /// A failure to print is ignored, so that the command still writes its files.
 pub fn eprint_line(line: Arguments<'_>) {
-    let _ = writeln!(stderr(), "{line}");
+    let _ = writeln!(stderr(), "{}", printable(&line.to_string()));
 }
 
 /// Folder of `path`.

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lockstep_call::{SoundScores, mean};
 use lockstep_control::LimitedBy;
 use lockstep_measure::{PersonFlowReport, RoomReport, Scores, VMAF_NOT_ASKED_FOR};
-use lockstep_units::Bitrate;
+use lockstep_units::{Bitrate, printable};
 
 use crate::output_file;
 
@@ -37,7 +37,7 @@ impl ChangingLine {
     /// Replaces the text with `line`.
     pub fn change(&mut self, line: &str) {
         if self.terminal {
-            output_file::print_text(format_args!("\r\x1b[2K{line}"));
+            output_file::print_text(format_args!("\r\x1b[2K{}", printable(line)));
         } else if self.printed_at.is_some_and(|at| at.elapsed() < PLAIN_INTERVAL) {
             self.pending = Some(line.to_owned());
             return;
@@ -80,14 +80,14 @@ impl Progress {
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━━─");
         bar.set_style(style);
-        bar.set_prefix(what.to_owned());
+        bar.set_prefix(printable(what).into_owned());
         Self { bar, plain: (!terminal).then(|| (Instant::now(), what.to_owned())) }
     }
 
     /// Shows that `done` steps are done, with `message`.
     pub fn update(&mut self, done: u64, message: &str) {
         self.bar.set_position(done);
-        self.bar.set_message(message.to_owned());
+        self.bar.set_message(printable(message).into_owned());
         let Some((last, what)) = &mut self.plain else { return };
         if last.elapsed() >= PLAIN_INTERVAL {
             *last = Instant::now();

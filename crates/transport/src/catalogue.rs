@@ -75,19 +75,30 @@ impl Catalogue {
         released.dedup();
         released.retain(|&state| state != StateId::EMPTY && !entries.iter().any(|&(_, held)| held == state));
         let mut evicted = 0;
-        while self.entries.len() > self.bound {
-            let newest = self.entries.len() - 1;
-            let spare = |at: usize| at != newest && ![keep.anchor, keep.from].contains(&self.entries[at].0);
-            let unused = (0..newest).find(|&at| spare(at) && !in_use(self.entries[at].1));
-            if let Some(victim) = unused.or_else(|| (0..newest).find(|&at| spare(at))) {
-                let (_, state) = self.entries.remove(victim);
-                if !self.holds(state) {
-                    self.released.push(state);
-                }
-            }
+        while self.entries.len() > self.bound && self.evict_oldest(keep, &in_use) {
             evicted += 1;
         }
         (&self.released, evicted)
+    }
+
+    /// Evicts the oldest state as [`Self::sweep`] does. Returns the states that no entry names any more; `None` if there
+    /// is no state to evict.
+    pub(crate) fn evict(&mut self, keep: Keep, in_use: impl Fn(StateId) -> bool) -> Option<&[StateId]> {
+        self.released.clear();
+        self.evict_oldest(keep, &in_use).then_some(&self.released)
+    }
+
+    /// Evicts the oldest state that is not in use; if all are, the oldest one. Returns whether there was one.
+    fn evict_oldest(&mut self, keep: Keep, in_use: &impl Fn(StateId) -> bool) -> bool {
+        let newest = self.entries.len().saturating_sub(1);
+        let spare = |at: usize| at != newest && ![keep.anchor, keep.from].contains(&self.entries[at].0);
+        let unused = (0..newest).find(|&at| spare(at) && !in_use(self.entries[at].1));
+        let Some(victim) = unused.or_else(|| (0..newest).find(|&at| spare(at))) else { return false };
+        let (_, state) = self.entries.remove(victim);
+        if !self.holds(state) {
+            self.released.push(state);
+        }
+        true
     }
 }
 

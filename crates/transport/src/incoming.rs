@@ -17,7 +17,7 @@ pub struct ReceiverConfig {
     /// Size of the reassembly window, in frame numbers, the newest included. Within it, fragments may arrive in any
     /// order. It spans several seconds, since a retransmission arrives a round trip later.
     pub window: u32,
-    /// Approximate limit on the bytes of incomplete frames.
+    /// Approximate limit on the bytes of incomplete frames, and of frames that wait for the decoder.
     pub window_bytes: usize,
     /// Largest number of fragments of a frame.
     pub frame_fragments: u16,

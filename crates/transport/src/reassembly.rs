@@ -113,7 +113,8 @@ pub(crate) struct Frame<P> {
     pub(crate) restored: bool,
     /// Fragments and their indices, in the order of arrival.
     parts: Vec<(u16, P)>,
-    bytes: usize,
+    /// Size in memory, with [`FRAGMENT_OVERHEAD`].
+    pub(crate) bytes: usize,
 }
 
 /// Result of [`Window::insert`].

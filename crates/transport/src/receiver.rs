@@ -54,7 +54,7 @@ impl<P: Payload> Receiver<P> {
             reply_due: false,
             max_fragments: config.frame_fragments,
             window: Window::new(config.window, config.window_bytes),
-            decoding: Decoding::new(config.retained_states.min(255), config.window as usize),
+            decoding: Decoding::new(config.retained_states.min(255), config.window as usize, config.window_bytes),
             sound: ReceivedSound::new(),
             arrivals: Arrivals::default(),
             acknowledging: Acknowledging::new(&config),
@@ -219,7 +219,7 @@ impl<P: Payload> Receiver<P> {
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.connection?;
         if std::mem::take(&mut self.reply_due) {
-            let retained_states = self.decoding.catalogue().bound() as u16;
+            let retained_states = self.max_held_states() as u16;
             return Some(Transmit::of(Datagram::HelloReply(HelloReply { connection, retained_states })));
         }
         if self.acknowledges(now) { self.acknowledgement(now) } else { None }
@@ -267,6 +267,12 @@ impl<P: Payload> Receiver<P> {
     #[must_use]
     pub fn holds(&self, state: StateId) -> bool {
         self.decoding.catalogue().holds(state)
+    }
+
+    /// Maximum number of frames whose states the decoder holds.
+    #[must_use]
+    pub fn max_held_states(&self) -> usize {
+        self.decoding.catalogue().bound()
     }
 
     /// Number of frames whose states the decoder holds.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use sliding_minimum::SlidingMinimum;
-pub use text::excerpt;
+pub use text::{excerpt, printable};
 
 /// Largest frame rate of a clip, camera or sender, frames per second: four times the fastest displays. Without this
 /// bound, a damaged header could demand an excessive frame rate.

@@ -85,14 +85,13 @@ impl State {
     /// Memory of the state by itself, in bytes: its reference frames, each one once, and its tables.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let mut frames: Vec<&Frame> = Vec::new();
-        for frame in self.0.references.iter().flat_map(References::all) {
-            if !frames.iter().any(|known| known.is(frame)) {
-                frames.push(frame);
-            }
-        }
-        let samples: usize = frames.iter().map(|frame| frame.layout().length()).sum();
+        let samples: usize = distinct_frames([self]).iter().map(|frame| frame.layout().length()).sum();
         samples + self.0.segment_map.len() + Probabilities::LENGTH
+    }
+
+    /// Number of reference frames in memory that the states hold together. Frames that states share count once.
+    pub fn reference_frames<'a>(states: impl IntoIterator<Item = &'a Self>) -> usize {
+        distinct_frames(states).len()
     }
 
     /// Codes of the horizontal and vertical upscaling for display: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2 (RFC 6386,
@@ -115,6 +114,18 @@ impl State {
         let (width, height) = self.size()?;
         Some(references.last.picture(width, height))
     }
+}
+
+/// The reference frames of the states, each one once. Frames are the same if they share one buffer.
+fn distinct_frames<'a>(states: impl IntoIterator<Item = &'a State>) -> Vec<&'a Frame> {
+    let mut frames: Vec<&Frame> = Vec::new();
+    for frame in states.into_iter().flat_map(|state| &state.0.references).flat_map(References::all) {
+        // States share most frames with the state before them.
+        if !frames.iter().rev().any(|known| known.is(frame)) {
+            frames.push(frame);
+        }
+    }
+    frames
 }
 
 impl References {

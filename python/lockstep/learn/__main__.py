@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lockstep.learn import ALGORITHMS
 from lockstep.learn.arguments import parser, read_setting
-from lockstep.module_command import run_module, run_reporting_errors
+from lockstep.module_command import print_error, run_module, run_reporting_errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,7 +38,7 @@ def export(arguments: list[str] | None = None) -> int:
     try:
         name = read_setting(folder)["algorithm"]
     except (OSError, ValueError) as error:
-        print(f"lockstep export: {error}", file=sys.stderr)
+        print_error("lockstep export", error)
         return 1
     return main([name, "--output", str(folder), "--export"])
 

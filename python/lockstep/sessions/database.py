@@ -1,9 +1,13 @@
 """Session logs as two tables of DuckDB: ``sessions`` and ``seconds``."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import polars
 
 from lockstep.sessions.schema import SCHEMA, SessionError
 
@@ -77,12 +81,13 @@ def connect(logs: Logs, *, memory: str = MEMORY, threads: int | None = None) -> 
     if threads is not None:
         database.execute("SET threads = ?", [threads])
     try:
-        _check(database, logs)
-        for name, view, files in (("sessions", _SESSIONS, logs.sessions), ("seconds", _SECONDS, logs.seconds)):
-            database.execute(f"CREATE VIEW {name} AS {view.format(files=_list(files))}")
-    except duckdb.Error as error:
+        with reading(logs):
+            _check(database, logs)
+            for name, view, files in (("sessions", _SESSIONS, logs.sessions), ("seconds", _SECONDS, logs.seconds)):
+                database.execute(f"CREATE VIEW {name} AS {view.format(files=_list(files))}")
+    except SessionError:
         database.close()
-        raise SessionError(reason(error, logs)) from error
+        raise
     database.execute("SET allowed_directories = ?", [[str(logs.folder / kind) for kind in ("sessions", "seconds")]])
     database.execute("SET enable_external_access = false")
     database.execute("SET lock_configuration = true")
@@ -117,12 +122,36 @@ def _check(database: "duckdb.DuckDBPyConnection", logs: Logs) -> None:
             raise SessionError(f"{files[0]}: not a session log; column {missing[0]!r} is missing")
 
 
-def reason(error: Exception, logs: Logs) -> str:
-    """DuckDB's error in one line, with the file if the error names one."""
-    text = " ".join(str(error).split())
+@contextmanager
+def reading(logs: Logs) -> Iterator[None]:
+    """Reports each error of DuckDB and Polars as a `SessionError`, which names the file if one is damaged.
+
+    Raises:
+        SessionError: If the files cannot be read, or a query fails.
+
+    """
+    import duckdb  # noqa: PLC0415
+
+    try:
+        yield
+    except (duckdb.Error, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        file = _damaged(logs)
+        if file is not None:
+            raise SessionError(f"{file}: truncated or invalid Parquet file") from error
+        raise SessionError(" ".join(str(error).split()).partition(" LINE 1:")[0]) from error
+
+
+def _damaged(logs: Logs) -> Path | None:
+    """The first file that DuckDB or Polars cannot read completely."""
+    import duckdb  # noqa: PLC0415
+
     for file in [*logs.sessions, *logs.seconds]:
-        if str(file) in text and (
-            "magic" in text or "too small" in text or "footer" in text or "thrift" in text.lower()
-        ):
-            return f"{file}: truncated or invalid Parquet file"
-    return text.partition(" LINE 1:")[0]
+        try:
+            with duckdb.connect(":memory:") as database:
+                rows = database.execute("SELECT * FROM read_parquet(?)", [str(file)])
+                while rows.fetchmany(10_000):
+                    pass
+            polars.scan_parquet(file).collect()
+        except (duckdb.Error, polars.exceptions.PolarsError, polars.exceptions.PanicException):
+            return file
+    return None

@@ -11,7 +11,7 @@ import msgspec
 import numpy
 
 from lockstep.sessions import reaction
-from lockstep.sessions.database import Logs
+from lockstep.sessions.database import Logs, reading
 from lockstep.sessions.reaction import Integers, Reaction, quantile
 from lockstep.sessions.schema import SessionError
 
@@ -127,9 +127,14 @@ def measure(database: "duckdb.DuckDBPyConnection", logs: Logs) -> Figures:
     """Measures `logs`, the session logs in `database`.
 
     Raises:
-        SessionError: If no second has values to measure.
+        SessionError: If no second has values to measure, or a file cannot be read.
 
     """
+    with reading(logs):
+        return _measure(database, logs)
+
+
+def _measure(database: "duckdb.DuckDBPyConnection", logs: Logs) -> Figures:
     codecs, sessions, kinds = _codecs(database)
     counts = _counts(database, logs)
     # The database runs in parallel with the code that follows the rates, because they read different columns.

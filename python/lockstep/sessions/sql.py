@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from lockstep.sessions.database import MEMORY, connect, find, reason
+from lockstep.sessions.database import MEMORY, connect, find, reading
 from lockstep.sessions.schema import SessionError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def select(database: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBP
     """Runs `query`, a single SELECT.
 
     Raises:
-        SessionError: If it is not a single SELECT, or fails.
+        SessionError: If it is not a single SELECT.
+        duckdb.Error: If it fails.
 
     """
     import duckdb  # noqa: PLC0415
@@ -34,10 +35,7 @@ def select(database: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBP
         raise SessionError(str(error)) from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise SessionError(f"the logs are read-only: expected one SELECT statement, such as {_EXAMPLE}")
-    try:
-        return database.execute(statements[0])
-    except duckdb.Error as error:
-        raise SessionError(str(error)) from error
+    return database.execute(statements[0])
 
 
 def _write(rows: Iterable[tuple[Any, ...]], names: list[str], form: str, out: TextIO) -> None:
@@ -78,18 +76,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=None, help="threads (default: one per core)")
     options = parser.parse_args(arguments)
     logs = find(options.folder)
-    with connect(logs, memory=options.memory, threads=options.threads) as database:
+    with connect(logs, memory=options.memory, threads=options.threads) as database, reading(logs):
         result = select(database, sys.stdin.read() if options.query == "-" else options.query)
         names = [name for name, *_ in result.description or []]
-        import duckdb  # noqa: PLC0415
-
-        try:
-            if options.rows == 0 and options.format != "table":
-                _write(iter(result.fetchone, None), names, options.format, sys.stdout)
-                return 0
-            rows = result.fetchmany(options.rows + 1) if options.rows > 0 else result.fetchall()
-        except duckdb.Error as error:
-            raise SessionError(reason(error, logs)) from error
+        if options.rows == 0 and options.format != "table":
+            _write(iter(result.fetchone, None), names, options.format, sys.stdout)
+            return 0
+        rows = result.fetchmany(options.rows + 1) if options.rows > 0 else result.fetchall()
         more = 0 < options.rows < len(rows)
         _write(rows[: options.rows] if more else rows, names, options.format, sys.stdout)
         if more:

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars
 
+from lockstep.module_command import print_error
 from lockstep.report import figures_argument
 from lockstep.study import Cell, Study, Work, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{COMMAND}: interrupted; run the same command again to resume", file=sys.stderr)
         return 128 + (came[0] if came else signal.SIGINT)
     except (OSError, ValueError, polars.exceptions.PolarsError) as error:
-        print(f"{COMMAND}: {error}", file=sys.stderr)
+        print_error(COMMAND, error)
         return 1
 
 
@@ -329,7 +330,7 @@ def _cell(cell: Cell, case: Case, clip: Clip, folder: Path, logs: Logs | None) -
         except TestbedError as error:
             # A run that ended together with the testbed has not failed.
             pause(0.0)
-            print(f"{what}: failed: {error}", file=sys.stderr)
+            print_error(what, f"failed: {error}")
             return {**FAILED, "failed": str(error), "attempts": attempt}
         ssim = f"{measures['ssim_db']:.1f} dB" if measures["ssim_db"] is not None else "no SSIM"
         counted = "" if measures["counted"] else f"; NOT COUNTED: {measures['reasons']}"

@@ -14,8 +14,12 @@ use crate::receiving::Display;
 /// Largest unnoticed difference between pictures and sound (EBU R37: 40 ms ahead and 60 ms behind; ITU-R BT.1359: 45 ms
 /// ahead).
 pub const LIP_SYNC: Duration = Duration::from_millis(45);
+/// Longest time that a picture waits for its sound. The sender's capture times may be wrong.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of waiting pictures: about a second.
 const MAX_WAITING_PICTURES: usize = 60;
+/// Maximum size of the waiting pictures in bytes: 9 pictures of 4096x2304.
+const MAX_WAITING_BYTES: usize = 128 << 20;
 /// Number of shown pictures whose delays count.
 const DELAYS: usize = 150;
 /// Share of pictures that should appear with their sound.
@@ -25,12 +29,19 @@ const IN_TIME: f64 = 0.9;
 #[derive(Debug)]
 pub struct LipSync<C: Codec = Vp8> {
     held: VecDeque<Display<C>>,
+    /// Size of the held pictures in bytes.
+    bytes: usize,
     /// Time of a moment, and capture time of the sound heard then.
     playback: Option<(Timestamp, Timestamp)>,
     /// Delays from capture to the possible display, in nanoseconds between two clocks.
     delays: RecentDelays,
     errors: Distribution,
     is_on: bool,
+}
+
+/// Size of the picture in bytes; zero without pixels.
+fn size<C: Codec>(display: &Display<C>) -> usize {
+    C::shown_pixels(&display.picture).map_or(0, |picture| picture.width() * picture.height() * 3 / 2)
 }
 
 impl<C: Codec> LipSync<C> {
@@ -40,6 +51,7 @@ impl<C: Codec> LipSync<C> {
     pub fn new(is_on: bool) -> Self {
         Self {
             held: VecDeque::new(),
+            bytes: 0,
             playback: None,
             delays: RecentDelays::new(DELAYS),
             errors: Distribution::of_milliseconds(),
@@ -52,13 +64,22 @@ impl<C: Codec> LipSync<C> {
         self.playback = captured.map(|captured| (now, captured));
     }
 
-    /// Adds a picture that could be shown at `now`.
+    /// Adds a picture that could be shown at `now`. Call [`Self::poll`] after it.
     pub fn push(&mut self, now: Timestamp, display: Display<C>) {
         self.delays.note(difference(now, display.captured_at), i64::MIN);
+        self.bytes += size(&display);
         self.held.push_back(display);
-        if self.held.len() > MAX_WAITING_PICTURES {
-            self.held.pop_front();
-        }
+    }
+
+    fn pop(&mut self) -> Option<Display<C>> {
+        let display = self.held.pop_front()?;
+        self.bytes -= size(&display);
+        Some(display)
+    }
+
+    /// Whether too many pictures wait. Then the oldest one no longer waits for its sound.
+    fn is_full(&self) -> bool {
+        self.held.len() > MAX_WAITING_PICTURES || self.bytes > MAX_WAITING_BYTES
     }
 
     /// Minimum delay from capture to playing at which sound is heard with most pictures; nanoseconds between two
@@ -69,19 +90,21 @@ impl<C: Codec> LipSync<C> {
         Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
     }
 
-    /// Time from `now` until the sound of a picture captured at `captured` is heard, minus the unnoticed difference.
-    /// Zero if it was heard, or without sound.
-    fn wait(&self, now: Timestamp, captured: Timestamp) -> Duration {
-        let Some((at, playback)) = self.playback.filter(|_| self.is_on) else { return Duration::ZERO };
-        let ahead = difference(captured, playback).saturating_sub(difference(now, at));
-        Duration::from_nanos(ahead.saturating_sub(nanoseconds(LIP_SYNC)).max(0).unsigned_abs())
+    /// When to show the picture: the unnoticed difference before its sound is heard, but after at most [`MAX_WAIT`]. At
+    /// once without sound, and if too many pictures wait.
+    fn due(&self, display: &Display<C>) -> Timestamp {
+        let Some((at, playback)) = self.playback.filter(|_| self.is_on && !self.is_full()) else {
+            return Timestamp::ZERO;
+        };
+        let ahead = difference(display.captured_at, playback).saturating_sub(nanoseconds(LIP_SYNC));
+        (at + Duration::from_nanos(ahead.max(0).unsigned_abs())).min(display.displayed_at + MAX_WAIT)
     }
 
     /// The picture to show at `now`: the newest one whose sound is heard.
     pub fn poll(&mut self, now: Timestamp) -> Option<Display<C>> {
         let mut shown = None;
-        while self.held.front().is_some_and(|first| self.wait(now, first.captured_at).is_zero()) {
-            shown = self.held.pop_front();
+        while self.held.front().is_some_and(|first| self.due(first) <= now) {
+            shown = self.pop();
         }
         let shown = shown?;
         if let Some((at, playback)) = self.playback {
@@ -94,9 +117,7 @@ impl<C: Codec> LipSync<C> {
     /// Time of the next picture of [`Self::poll`] without other events. A time in the past means now.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        let first = self.held.front()?;
-        let since = self.playback.map_or(Timestamp::ZERO, |(at, _)| at);
-        Some(since + self.wait(since, first.captured_at))
+        self.held.front().map(|first| self.due(first))
     }
 
     /// Whether pictures wait.
@@ -143,6 +164,31 @@ mod tests {
         let shown = sync.poll(at(235)).unwrap();
         assert_eq!((shown.frame, shown.displayed_at), (0, at(235)));
         assert_eq!(sync.errors().unwrap().p50, 45.0);
+    }
+
+    #[test]
+    fn picture_of_a_wrong_capture_time_waits_a_second() {
+        let mut sync = LipSync::new(true);
+        sync.on_playback(at(200), Some(at(100)));
+        sync.push(at(200), picture(0, 10_000_000, 200));
+        assert!(sync.poll(at(1_199)).is_none() && sync.is_holding());
+        assert_eq!(sync.poll_timeout(), Some(at(1_200)));
+        assert_eq!(sync.poll(at(1_200)).map(|shown| shown.frame), Some(0));
+    }
+
+    #[test]
+    fn pictures_waiting_for_sound_are_bounded_in_bytes() {
+        let large = Picture::from_i420(4096, 2304, vec![0; 4096 * 2304 * 3 / 2]).unwrap();
+        let mut sync = LipSync::new(true);
+        sync.on_playback(at(200), Some(at(100)));
+        let mut shown = Vec::new();
+        for frame in 0..30 {
+            let ahead = picture(frame, 10_000_000 + u64::from(frame), 200);
+            sync.push(at(200), Display { picture: large.clone(), ..ahead });
+            assert!(sync.poll_timeout().is_some());
+            shown.extend(sync.poll(at(200)).map(|shown| shown.frame));
+        }
+        assert_eq!(shown, (0..21).collect::<Vec<_>>(), "nine wait, and the oldest are shown instead");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin, stdout};
 use anyhow::{Context, Result, bail};
 
 use lockstep_live::{Code, CodeOffer, OfferResult, Ticket, redeem};
+use lockstep_runner::output_file;
 use lockstep_runner::status_line::{StatusLine, print_status};
 use lockstep_vp8::Picture;
 
@@ -181,7 +182,8 @@ impl ListenerTicket {
         if let Some(picture) =
             drawn.filter(|_| stdout().is_terminal()).and_then(|drawn| qr_code::text(drawn, qr_code::has_colours()))
         {
-            print_line!("{picture}");
+            // Its colours are escape sequences.
+            output_file::print_text(format_args!("{picture}\n"));
         }
         if let Some(link) = link.filter(|_| is_first) {
             print_line!("link: {link}\nopen the link in a browser");

@@ -42,6 +42,8 @@ pub(super) struct Link {
     /// Incoming stream of the application's reliable messages.
     incoming: Option<StreamId>,
     reader: ReliableReader,
+    /// Since when the peer sends although too many packets to it are unacknowledged.
+    pub(super) unacknowledging: Option<Timestamp>,
     /// Number of QUIC frames at the last call of [`Self::has_received`].
     frames: u64,
     /// Session of a page in a browser; `None` for a native peer.
@@ -75,6 +77,7 @@ impl Link {
             unsent: VecDeque::new(),
             incoming: None,
             reader: ReliableReader::default(),
+            unacknowledging: None,
             frames: 0,
             web: None,
             has_queued: false,

@@ -25,7 +25,7 @@ pub(super) fn loss_of_page(reason: ConnectionError) -> Loss {
         ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::NO_ERROR => {
             Loss::Closed(CloseReason::Done)
         }
-        other => loss_of(other),
+        other => loss_of(other, false),
     }
 }
 
@@ -34,12 +34,14 @@ pub(super) fn loss_of_session(code: u32) -> Loss {
     Loss::Closed(CloseReason::from_number(u16::try_from(code).unwrap_or(u16::MAX)))
 }
 
-/// The loss that QUIC reports.
-pub(super) fn loss_of(reason: ConnectionError) -> Loss {
+/// The loss that QUIC reports. Only a listener refuses tickets.
+pub(super) fn loss_of(reason: ConnectionError, by_listener: bool) -> Loss {
     use ConnectionError::{ApplicationClosed, Reset};
     match reason {
         ApplicationClosed(close) => match close.error_code.into_inner() {
-            code if code >= REFUSALS.into() => Loss::Refused(TicketRefusal::from_number(code - u64::from(REFUSALS))),
+            code if by_listener && code >= REFUSALS.into() => {
+                Loss::Refused(TicketRefusal::from_number(code - u64::from(REFUSALS)))
+            }
             code => Loss::Closed(CloseReason::from_number(u16::try_from(code).unwrap_or(u16::MAX))),
         },
         Reset => Loss::Restarted,

@@ -3,7 +3,7 @@
 use crate::StateId;
 use crate::catalogue::{Catalogue, Keep};
 use crate::payload::Payload;
-use crate::reassembly::Window;
+use crate::reassembly::{Frame, Window};
 
 /// Next step for a complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,12 @@ struct Pending {
     frame: u32,
     source: StateId,
     target: StateId,
+    bytes: usize,
+}
+
+/// Whether a frame in the window or at the decoder needs `state`.
+fn is_in_use(needed: &[StateId], pending: &[Pending], state: StateId) -> bool {
+    needed.contains(&state) || pending.iter().any(|pending| pending.source == state)
 }
 
 /// The states that the decoder holds, and the frames that it works on.
@@ -30,6 +36,7 @@ pub(super) struct Decoding {
     /// Frames at the decoder, oldest first; the list is short.
     pending: Vec<Pending>,
     max_pending: usize,
+    max_pending_bytes: usize,
     newest_decoded: Option<u32>,
     catalogue: Catalogue,
     keep: Keep,
@@ -38,11 +45,13 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
-    /// A decoder that holds at most `retained_states` states and works on at most `max_pending` frames.
-    pub(super) fn new(retained_states: usize, max_pending: usize) -> Self {
+    /// A decoder that holds at most `retained_states` states and works on at most `max_pending` frames. Together these
+    /// have at most `max_pending_bytes` bytes, or there is only one frame.
+    pub(super) fn new(retained_states: usize, max_pending: usize, max_pending_bytes: usize) -> Self {
         Self {
             pending: Vec::new(),
             max_pending,
+            max_pending_bytes,
             newest_decoded: None,
             catalogue: Catalogue::new(retained_states),
             keep: Keep::default(),
@@ -65,20 +74,27 @@ impl Decoding {
     }
 
     /// Next step for a complete frame, by the states of the last [`Self::find_needed`].
-    pub(super) fn turn(&self, frame: u32, source: StateId, target: StateId) -> NextStep {
-        let is_needed = self.needed.contains(&target);
-        if !is_needed && self.newest_decoded.is_some_and(|decoded| frame < decoded) {
+    pub(super) fn turn<P>(&self, frame: &Frame<P>) -> NextStep {
+        let is_needed = self.needed.contains(&frame.target);
+        if !is_needed && self.newest_decoded.is_some_and(|decoded| frame.number < decoded) {
             return NextStep::Superseded;
         }
-        let in_turn = is_needed || self.pending.last().is_none_or(|newest| frame > newest.frame);
-        let has_room = self.pending.len() < self.max_pending;
-        if in_turn && has_room && self.catalogue.holds(source) { NextStep::HandOut } else { NextStep::Wait }
+        let in_turn = is_needed || self.pending.last().is_none_or(|newest| frame.number > newest.frame);
+        let can_decode = in_turn && self.has_room(frame.bytes) && self.catalogue.holds(frame.source);
+        if can_decode { NextStep::HandOut } else { NextStep::Wait }
+    }
+
+    /// Whether the decoder has room for a frame of `bytes` bytes.
+    fn has_room(&self, bytes: usize) -> bool {
+        let waiting: usize = self.pending.iter().map(|pending| pending.bytes).sum();
+        self.pending.is_empty() || self.pending.len() < self.max_pending && waiting + bytes <= self.max_pending_bytes
     }
 
     /// Records that the decoder received a frame.
-    pub(super) fn on_handed_out(&mut self, frame: u32, source: StateId, target: StateId) {
-        let place = self.pending.partition_point(|pending| pending.frame < frame);
-        self.pending.insert(place, Pending { frame, source, target });
+    pub(super) fn on_handed_out<P>(&mut self, frame: &Frame<P>) {
+        let place = self.pending.partition_point(|pending| pending.frame < frame.number);
+        let &Frame { number, source, target, bytes, .. } = frame;
+        self.pending.insert(place, Pending { frame: number, source, target, bytes });
     }
 
     /// Removes a frame from the decoder and returns its target state. `None` if the decoder did not have it.
@@ -113,7 +129,13 @@ impl Decoding {
         }
         self.find_needed(window);
         let Self { catalogue, pending, needed, keep, .. } = self;
-        let in_use = |state| needed.contains(&state) || pending.iter().any(|pending| pending.source == state);
-        Some(catalogue.sweep(*keep, in_use))
+        Some(catalogue.sweep(*keep, |state| is_in_use(needed, pending, state)))
+    }
+
+    /// Evicts one state. Returns the states that are released with it; `None` if no state can be evicted.
+    pub(super) fn evict<P: Payload>(&mut self, window: &Window<P>) -> Option<&[StateId]> {
+        self.find_needed(window);
+        let Self { catalogue, pending, needed, keep, .. } = self;
+        catalogue.evict(*keep, |state| is_in_use(needed, pending, state))
     }
 }

@@ -15,9 +15,9 @@ impl<P: Payload> Receiver<P> {
         self.decoding.find_needed(&self.window);
         let mut last = None;
         while let Some(frame) = self.window.next_waiting(last) {
-            let (number, source) = (frame.number, frame.source);
+            let number = frame.number;
             last = Some(number);
-            match self.decoding.turn(number, source, frame.target) {
+            match self.decoding.turn(frame) {
                 NextStep::HandOut => {}
                 NextStep::Wait => continue,
                 NextStep::Superseded => {
@@ -31,9 +31,9 @@ impl<P: Payload> Receiver<P> {
                 self.drop_frame(number, Stage::Complete, DropReason::Contradictory);
                 continue;
             };
-            let Frame { target, captured, key_frame, restored, .. } = frame;
+            self.decoding.on_handed_out(&frame);
+            let Frame { source, target, captured, key_frame, restored, .. } = frame;
             self.statistics.restored += u64::from(restored);
-            self.decoding.on_handed_out(number, source, target);
             self.statistics.frames += 1;
             let frame = number;
             self.events.push_back(ReceiverEvent::Frame { frame, source, target, captured, key_frame, payload });
@@ -57,6 +57,15 @@ impl<P: Payload> Receiver<P> {
         let Some((released, evicted)) = self.decoding.sweep(&self.window) else { return };
         self.statistics.evicted_states += evicted;
         self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
+    }
+
+    /// Evicts a state as if the decoder held too many, so that the owner can bound their memory. Returns whether there
+    /// was one to evict.
+    pub fn evict_state(&mut self) -> bool {
+        let Some(released) = self.decoding.evict(&self.window) else { return false };
+        self.statistics.evicted_states += 1;
+        self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
+        true
     }
 
     /// Records that the owner decoded a frame into `state`. If the frame named another target state, it counts as

@@ -71,6 +71,26 @@ fn receiver_measures_missing_datagrams_and_jitter() {
     assert_eq!(receiver.jitter(), Duration::from_millis(1));
 }
 
+#[test]
+fn frames_waiting_for_the_decoder_are_bounded_in_bytes() {
+    let mut receiver = receiver();
+    let handed_out = |receiver: &mut Receiver| {
+        let events = std::iter::from_fn(|| receiver.poll_event());
+        let frames = events.filter_map(|event| match event {
+            ReceiverEvent::Frame { frame, .. } => Some(frame),
+            _ => None,
+        });
+        frames.collect::<Vec<_>>()
+    };
+    for number in 0..40 {
+        let data = Data { payload: vec![0; 1 << 20], ..frame(number, StateId::EMPTY) };
+        assert!(receiver.handle_datagram(at(u64::from(number)), Ok(Datagram::Data(data)), false));
+    }
+    assert_eq!(handed_out(&mut receiver), [0, 1, 2, 3, 4, 5, 6], "8 MB with what the window costs");
+    receiver.frame_failed(0);
+    assert_eq!(handed_out(&mut receiver), [33], "the newest frames wait in the window");
+}
+
 /// Passes a fragment to the receiver and decodes the frames that it hands out, except `bad`. Returns these frames.
 fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
     receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);
