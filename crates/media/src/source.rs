@@ -369,7 +369,11 @@ mod tests {
         for (specification, is_screen) in
             [("generated", false), ("generated,content=screen", true), ("generated:page", true)]
         {
-            assert_eq!(open_source(specification, &options).unwrap().is_screen(), is_screen, "{specification}");
+            assert_eq!(
+                open_source(specification, &SourceOptions::default()).unwrap().is_screen(),
+                is_screen,
+                "{specification}"
+            );
         }
         assert_eq!(format_of("generated:64x36"), "64x36@30");
         let options = SourceOptions { size: Some((32, 18)), frame_rate: FrameRate::new(15, 1), seed: 0 };

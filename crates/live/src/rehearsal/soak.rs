@@ -6,6 +6,8 @@
 //! return, or the call reports why it ended. Held memory stays bounded.
 //!
 //! `LOCKSTEP_SOAK_HOURS=24 LOCKSTEP_SOAK_SEED=1 cargo test --release -p lockstep-live soak -- --ignored --nocapture`
+//!
+//! A failure names the seed of its call; `LOCKSTEP_SOAK_CALL=1034` runs that call alone.
 
 use lockstep_link::{GilbertElliott, LossConfig, Reordering};
 use rand::{Rng, SeedableRng};
@@ -200,11 +202,16 @@ fn soak(hours: f64, seed: u64) -> Totals {
     let mut number = seed * 1_000;
     while !left.is_zero() {
         number += 1;
-        let mut random = Pcg32::seed_from_u64(number);
-        let length = left.min(between(&mut random, 60_000, 3_600_000));
-        left = left.saturating_sub(call(&mut random, length, number, &mut totals));
+        left = left.saturating_sub(numbered_call(number, left, &mut totals));
     }
     totals
+}
+
+/// Runs the call with this number, for `most` time; returns how long it was.
+fn numbered_call(number: u64, most: Duration, totals: &mut Totals) -> Duration {
+    let mut random = Pcg32::seed_from_u64(number);
+    let length = most.min(between(&mut random, 60_000, 3_600_000));
+    call(&mut random, length, number, totals)
 }
 
 #[test]
@@ -219,6 +226,13 @@ fn calls_survive_a_quarter_of_an_hour_of_faults() {
 fn calls_survive_a_marathon_of_faults() {
     let number =
         |name: &str, usual: f64| std::env::var(name).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(usual);
-    let totals = soak(number("LOCKSTEP_SOAK_HOURS", 24.0), number("LOCKSTEP_SOAK_SEED", 1.0) as u64);
+    let again = number("LOCKSTEP_SOAK_CALL", 0.0) as u64;
+    let totals = if again > 0 {
+        let mut totals = Totals::default();
+        numbered_call(again, Duration::MAX, &mut totals);
+        totals
+    } else {
+        soak(number("LOCKSTEP_SOAK_HOURS", 24.0), number("LOCKSTEP_SOAK_SEED", 1.0) as u64)
+    };
     println!("{totals:?}");
 }
