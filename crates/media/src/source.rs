@@ -3,6 +3,8 @@
 pub(crate) mod camera;
 mod camera_list;
 pub(crate) mod ffmpeg;
+#[cfg(all(feature = "camera", any(target_os = "linux", windows, target_os = "macos")))]
+mod ffmpeg_camera;
 pub(crate) mod screen;
 mod standard_input;
 
@@ -151,7 +153,8 @@ pub struct SourceOptions {
 ///   [`GeneratedClip`];
 /// - `generated:editor`, `generated:terminal`, `generated:slides` or `generated:page`, with `:640x360@25` or not: a
 ///   screen, see [`ScreenContent`]. Missing values come from `options`, else 1280x720 at 30 pictures per second;
-/// - a device such as `/dev/video0`, `camera` for that one, or `camera:NAME` for one of [`cameras`];
+/// - a device such as `/dev/video0`, `camera` for that one (elsewhere than on Linux: the first), or `camera:NAME` for one of
+///   [`cameras`];
 /// - `screen` for the whole screen of an X11 display, or `screen:1` for the first of its [`monitors`];
 /// - `-` for standard input: y4m, or any format that ffmpeg reads from a pipe;
 /// - a `.y4m` file of 8-bit 4:2:0, unless `options` request another size or rate;
@@ -179,8 +182,8 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
         return camera::open(&camera_list::find(wanted)?, options);
     }
     if specification == "camera" || specification.starts_with("/dev/video") {
-        let device = if specification == "camera" { "/dev/video0" } else { specification };
-        return camera::open(Path::new(device), options);
+        let device = if specification == "camera" { camera::default_device()? } else { specification.into() };
+        return camera::open(&device, options);
     }
     if specification == "screen" || specification.starts_with("screen:") {
         return screen::open(specification.trim_start_matches("screen").trim_start_matches(':'), options);

@@ -1,24 +1,51 @@
-//! Reads a camera through Video4Linux2 with the `linuxvideo` crate. It is pure Rust and requires neither libclang nor
-//! libv4l. The ffmpeg command reads a camera that has only H.264.
+//! Opens a camera. On Linux, the `linuxvideo` crate reads it through Video4Linux2. It is pure Rust and requires neither
+//! libclang nor libv4l. The ffmpeg command reads cameras of Windows and macOS.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Source, SourceError, SourceOptions};
+#[cfg(feature = "camera")]
+use crate::format::VideoFormat;
 
-#[cfg(not(all(feature = "camera", target_os = "linux")))]
+/// Device of the camera that is used without a choice.
+///
+/// # Errors
+/// If cameras cannot be listed, where they have no known device.
+pub(super) fn default_device() -> Result<PathBuf, SourceError> {
+    if cfg!(target_os = "linux") {
+        return Ok("/dev/video0".into());
+    }
+    let first = super::cameras()?.into_iter().next();
+    first
+        .map(|camera| camera.path)
+        .ok_or_else(|| SourceError::Camera { device: "camera".into(), reason: "ffmpeg finds none".to_owned() })
+}
+
+/// Size and frame rate to request.
+#[cfg(feature = "camera")]
+fn wanted(options: &SourceOptions) -> VideoFormat {
+    let default = VideoFormat::default();
+    let (width, height) = options.size.unwrap_or((default.width, default.height));
+    VideoFormat { width, height, frame_rate: options.frame_rate.unwrap_or(default.frame_rate) }
+}
+
+#[cfg(all(feature = "camera", any(windows, target_os = "macos")))]
+pub(super) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+    use super::ffmpeg_camera::{FfmpegCamera, OF_THIS_SYSTEM};
+
+    Ok(Box::new(FfmpegCamera::open(OF_THIS_SYSTEM, device, wanted(options))?))
+}
+
+#[cfg(not(all(feature = "camera", any(target_os = "linux", windows, target_os = "macos"))))]
 pub(super) fn open(device: &Path, _: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
     Err(unsupported(device))
 }
 
-/// This system or this program reads no cameras.
-#[cfg(not(all(feature = "camera", target_os = "linux")))]
+/// This program reads no cameras.
+#[cfg(not(all(feature = "camera", any(target_os = "linux", windows, target_os = "macos"))))]
 pub(super) fn unsupported(device: &Path) -> SourceError {
-    let reason = if cfg!(target_os = "linux") {
-        "this program was built without lockstep-media's feature `camera`".to_owned()
-    } else {
-        "cameras are read through Video4Linux2, which only Linux has".to_owned()
-    };
-    SourceError::Camera { device: device.to_owned(), reason }
+    let reason = "this program was built without lockstep-media's feature `camera`, or for a system without it";
+    SourceError::Camera { device: device.to_owned(), reason: reason.to_owned() }
 }
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
@@ -34,7 +61,6 @@ pub(super) use linux::is_supported;
 #[cfg(all(feature = "camera", target_os = "linux"))]
 mod linux {
     use std::io::{self, Cursor};
-    use std::path::PathBuf;
 
     use linuxvideo::format::{PixFormat, PixelFormat};
     use linuxvideo::stream::ReadStream;
@@ -44,8 +70,8 @@ mod linux {
     use zune_core::options::DecoderOptions;
     use zune_jpeg::JpegDecoder;
 
-    use super::super::ffmpeg::FfmpegSource;
-    use super::{Path, Source, SourceError, SourceOptions};
+    use super::super::ffmpeg_camera::{FfmpegCamera, H264_OF_LINUX};
+    use super::{Path, PathBuf, Source, SourceError, SourceOptions, wanted};
     use crate::colour;
     use crate::format::{FrameRate, VideoFormat};
 
@@ -81,81 +107,14 @@ mod linux {
         formats.filter_map(|format| format.ok().map(|format| format.pixel_format())).collect()
     }
 
-    /// Size and frame rate to request.
-    fn wanted(options: &SourceOptions) -> VideoFormat {
-        let default = VideoFormat::default();
-        let (width, height) = options.size.unwrap_or((default.width, default.height));
-        VideoFormat { width, height, frame_rate: options.frame_rate.unwrap_or(default.frame_rate) }
-    }
-
     /// Opens and starts a device, with ffmpeg if it has only H.264.
     pub(in crate::source) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
         let failed = |error: io::Error| SourceError::Camera { device: device.to_owned(), reason: error.to_string() };
         let VideoFormat { width, height, .. } = wanted(options);
         if choose(&offered(&Device::open(device).map_err(failed)?), width * height) == Some(H264) {
-            return Ok(Box::new(CodedCamera::open(device, wanted(options))?));
+            return Ok(Box::new(FfmpegCamera::open(H264_OF_LINUX, device, wanted(options))?));
         }
         Ok(Box::new(CameraSource::open(device, options)?))
-    }
-
-    /// The pictures of a camera that has only H.264, by ffmpeg. The source is live.
-    struct CodedCamera {
-        device: PathBuf,
-        format: VideoFormat,
-        /// None while the source is paused.
-        source: Option<FfmpegSource>,
-    }
-
-    impl CodedCamera {
-        fn open(device: &Path, wanted: VideoFormat) -> Result<Self, SourceError> {
-            let source = Self::start(device, wanted)?;
-            Ok(Self { device: device.to_owned(), format: source.format(), source: Some(source) })
-        }
-
-        fn start(device: &Path, wanted: VideoFormat) -> Result<FfmpegSource, SourceError> {
-            FfmpegSource::open_demuxer(&Self::arguments(wanted), &device.display().to_string())
-        }
-
-        /// Options of ffmpeg before the device. Its decoder keeps no pictures back.
-        fn arguments(wanted: VideoFormat) -> Vec<String> {
-            let VideoFormat { width, height, frame_rate } = wanted;
-            let (size, rate) = (format!("{width}x{height}"), frame_rate.to_string());
-            let fast = ["-fflags", "nobuffer", "-flags", "low_delay"];
-            let demuxer = ["-f", "v4l2", "-input_format", "h264", "-video_size", &size, "-framerate", &rate];
-            fast.into_iter().chain(demuxer).map(str::to_owned).collect()
-        }
-    }
-
-    impl Source for CodedCamera {
-        fn format(&self) -> VideoFormat {
-            self.format
-        }
-
-        fn next(&mut self) -> Result<Option<Picture>, SourceError> {
-            if self.source.is_none() {
-                let source = Self::start(&self.device, self.format)?;
-                let (before, now) = (self.format, source.format());
-                if (before.width, before.height) != (now.width, now.height) {
-                    let reason = format!("it gives {now} now, and gave {before} before");
-                    return Err(SourceError::Camera { device: self.device.clone(), reason });
-                }
-                self.source = Some(source);
-            }
-            let Some(source) = &mut self.source else { return Ok(None) };
-            // A camera has no end.
-            source.next()?.map(Some).ok_or_else(|| SourceError::Camera {
-                device: self.device.clone(),
-                reason: "its pictures ended".to_owned(),
-            })
-        }
-
-        fn rest(&mut self) {
-            self.source = None;
-        }
-
-        fn is_live(&self) -> bool {
-            true
-        }
     }
 
     /// The pictures of a camera. The source is live: it blocks until each picture arrives.
@@ -350,13 +309,6 @@ mod linux {
             assert_eq!(choose(&[hevc, H264], small), Some(H264));
             assert_eq!(choose(&[hevc], small), None);
             assert!(is_supported(H264) && !is_supported(hevc));
-        }
-
-        #[test]
-        fn ffmpeg_reads_h264_of_a_camera_in_the_wanted_format() {
-            let arguments = CodedCamera::arguments(VideoFormat { width: 640, height: 360, ..VideoFormat::default() });
-            let expected = "-f v4l2 -input_format h264 -video_size 640x360 -framerate 30";
-            assert!(arguments.join(" ").ends_with(expected), "{arguments:?}");
         }
 
         #[test]

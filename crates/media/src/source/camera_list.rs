@@ -1,4 +1,4 @@
-//! Lists the cameras of Video4Linux2.
+//! Lists the cameras of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use crate::device_name::chosen;
 /// A camera of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Camera {
-    /// Path of its device, such as `/dev/video0`.
+    /// Its device: `/dev/video0` on Linux, its name on Windows, its number on macOS.
     pub path: PathBuf,
     /// Name for people. Two cameras may have the same.
     pub name: String,
-    /// Formats of its pictures.
+    /// Formats of its pictures; none where ffmpeg reads it.
     pub formats: Vec<CameraFormat>,
 }
 
@@ -27,16 +27,13 @@ pub struct CameraFormat {
     pub sizes: Vec<(u32, u32)>,
 }
 
-/// Lists the cameras, by the numbers of their devices. Devices without pictures are skipped, such as those of metadata,
+/// Lists the cameras, in the order of their devices. Devices without pictures are skipped, such as those of metadata,
 /// and devices that this user may not open.
 ///
 /// # Errors
 /// If this system or this program reads no cameras.
 pub fn cameras() -> Result<Vec<Camera>, SourceError> {
-    let mut cameras = found()?;
-    // /dev/video10 follows /dev/video9.
-    cameras.sort_by_key(|camera| (camera.path.as_os_str().len(), camera.path.clone()));
-    Ok(cameras)
+    found()
 }
 
 /// Device of the camera that `wanted` names: a path, a name, or a part of one name.
@@ -58,15 +55,25 @@ pub(super) fn find(wanted: &str) -> Result<PathBuf, SourceError> {
     })
 }
 
-#[cfg(not(all(feature = "camera", target_os = "linux")))]
+#[cfg(not(all(feature = "camera", any(target_os = "linux", windows, target_os = "macos"))))]
 fn found() -> Result<Vec<Camera>, SourceError> {
     Err(super::camera::unsupported(Path::new("camera")))
+}
+
+#[cfg(all(feature = "camera", any(windows, target_os = "macos")))]
+fn found() -> Result<Vec<Camera>, SourceError> {
+    let cameras = super::ffmpeg_camera::OF_THIS_SYSTEM.cameras()?.into_iter();
+    Ok(cameras.map(|(device, name)| Camera { path: device.into(), name, formats: Vec::new() }).collect())
 }
 
 #[cfg(all(feature = "camera", target_os = "linux"))]
 fn found() -> Result<Vec<Camera>, SourceError> {
     let failed = |error: std::io::Error| SourceError::Camera { device: "camera".into(), reason: error.to_string() };
-    Ok(linuxvideo::list().map_err(failed)?.filter_map(|device| described(&device.ok()?)).collect())
+    let listed = linuxvideo::list().map_err(failed)?;
+    let mut cameras: Vec<Camera> = listed.filter_map(|device| described(&device.ok()?)).collect();
+    // /dev/video10 follows /dev/video9.
+    cameras.sort_by_key(|camera| (camera.path.as_os_str().len(), camera.path.clone()));
+    Ok(cameras)
 }
 
 #[cfg(all(feature = "camera", target_os = "linux"))]

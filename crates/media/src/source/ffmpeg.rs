@@ -48,8 +48,8 @@ impl FfmpegSource {
     ///
     /// # Errors
     /// See [`FfmpegSource::open`].
-    #[cfg(all(feature = "camera", target_os = "linux"))]
-    pub(super) fn open_demuxer(before: &[String], input: &str) -> Result<Self, SourceError> {
+    #[cfg(feature = "camera")]
+    pub(super) fn open_device(before: &[String], input: &str) -> Result<Self, SourceError> {
         Self::open_with("ffmpeg", before, input, None, &SourceOptions::default())
     }
 
