@@ -51,9 +51,9 @@ pub trait Codec: Debug + Copy + 'static {
         let _ = state;
         None
     }
-    /// Number of pictures that the states hold together as references. Pictures that states share count once. Zero
+    /// Pixels of the pictures that the states hold together as references. Pictures that states share count once. Zero
     /// without pixels.
-    fn reference_frames<'a>(states: impl Iterator<Item = &'a Self::State>) -> usize {
+    fn reference_pixels<'a>(states: impl Iterator<Item = &'a Self::State>) -> usize {
         let _ = states;
         0
     }

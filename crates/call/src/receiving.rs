@@ -275,14 +275,15 @@ impl<C: Codec> ReceivingEnd<C> {
             }
         }
         self.drain_events(now);
-        self.bound_reference_frames(now);
+        self.bound_reference_pixels(now);
     }
 
-    /// Evicts states while they hold too many reference frames together. A succession of states holds one frame per
-    /// state, and the golden and altref frames of the oldest. A hostile sender can make each state hold three frames.
-    fn bound_reference_frames(&mut self, now: Timestamp) {
-        let bound = self.transport.max_held_states() + 2;
-        while self.reference_frames() > bound && self.transport.evict_state() {
+    /// Evicts states while their reference frames together have too many pixels: one frame of the largest accepted size
+    /// per state, and two. A hostile sender can make each state hold three frames. An honest sender may, too, after
+    /// losses; but its pictures are smaller, unless they are the largest accepted.
+    fn bound_reference_pixels(&mut self, now: Timestamp) {
+        let bound = (self.transport.max_held_states() + 2) * self.max_pixels;
+        while self.reference_pixels() > bound && self.transport.evict_state() {
             self.drain_events(now);
         }
     }
@@ -370,10 +371,10 @@ impl<C: Codec> ReceivingEnd<C> {
         self.states.len()
     }
 
-    /// Number of pictures that the held states keep together as references; zero without pixels.
+    /// Pixels of the pictures that the held states keep together as references; zero without pixels.
     #[must_use]
-    pub fn reference_frames(&self) -> usize {
-        C::reference_frames(self.states.all())
+    pub fn reference_pixels(&self) -> usize {
+        C::reference_pixels(self.states.all())
     }
 
     /// Counts of decoded frames.

@@ -51,8 +51,8 @@ impl Codec for Vp8 {
         Some(ByteCount::new(state.held_bytes() as u64))
     }
 
-    fn reference_frames<'a>(states: impl Iterator<Item = &'a State>) -> usize {
-        State::reference_frames(states)
+    fn reference_pixels<'a>(states: impl Iterator<Item = &'a State>) -> usize {
+        State::reference_pixels(states)
     }
 
     fn last_shown(state: &State) -> Option<Picture> {

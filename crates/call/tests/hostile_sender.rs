@@ -11,7 +11,8 @@ const SIZE: usize = 16;
 
 fn receiving() -> ReceivingEnd<Vp8> {
     let config = ReceiverConfig { connection: Some(1), ..ReceiverConfig::default() };
-    ReceivingEnd::new(config, Box::new(InterArrival::new(GracePeriod::LinkIdle)))
+    let end = ReceivingEnd::new(config, Box::new(InterArrival::new(GracePeriod::LinkIdle)));
+    end.with_pixel_limit(SIZE * SIZE)
 }
 
 /// The first fragment of a frame.
@@ -61,12 +62,13 @@ fn kept_states_hold_few_reference_frames_together() {
             end.decoded(Timestamp::ZERO, job.run());
             (state, frame) = (reached, frame + 1);
         }
-        assert_eq!(State::reference_frames([&state]), 3);
+        assert_eq!(State::reference_pixels([&state]), 3 * SIZE * SIZE);
         // An unfinished frame needs the third state, so the states before it are evicted first.
         let unfinished = first_fragment(frame, 2, StateId(state.id()), StateId(u64::from(frame)), vec![0]);
         assert!(end.handle_datagram(Timestamp::ZERO, Ok(unfinished), false));
         frame += 1;
     }
     assert_eq!(end.counts().decoded, 120);
-    assert!(end.reference_frames() <= 34, "{} pictures are held", end.reference_frames());
+    let pictures = end.reference_pixels() / (SIZE * SIZE);
+    assert!(pictures <= 34, "{pictures} pictures are held");
 }

@@ -85,13 +85,16 @@ impl State {
     /// Memory of the state by itself, in bytes: its reference frames, each one once, and its tables.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let samples: usize = distinct_frames([self]).iter().map(|frame| frame.layout().length()).sum();
+        let mut samples = 0;
+        each_distinct_frame([self], |_, frame| samples += frame.layout().length());
         samples + self.0.segment_map.len() + Probabilities::LENGTH
     }
 
-    /// Number of reference frames in memory that the states hold together. Frames that states share count once.
-    pub fn reference_frames<'a>(states: impl IntoIterator<Item = &'a Self>) -> usize {
-        distinct_frames(states).len()
+    /// Pixels of the reference frames that the states hold together. Frames that states share count once.
+    pub fn reference_pixels<'a>(states: impl IntoIterator<Item = &'a Self>) -> usize {
+        let mut pixels = 0;
+        each_distinct_frame(states, |state, _| pixels += state.size().map_or(0, |(width, height)| width * height));
+        pixels
     }
 
     /// Codes of the horizontal and vertical upscaling for display: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2 (RFC 6386,
@@ -116,16 +119,18 @@ impl State {
     }
 }
 
-/// The reference frames of the states, each one once. Frames are the same if they share one buffer.
-fn distinct_frames<'a>(states: impl IntoIterator<Item = &'a State>) -> Vec<&'a Frame> {
+/// Visits the reference frames of the states, each one once. Frames are the same if they share one buffer.
+fn each_distinct_frame<'a>(states: impl IntoIterator<Item = &'a State>, mut visit: impl FnMut(&State, &Frame)) {
     let mut frames: Vec<&Frame> = Vec::new();
-    for frame in states.into_iter().flat_map(|state| &state.0.references).flat_map(References::all) {
-        // States share most frames with the state before them.
-        if !frames.iter().rev().any(|known| known.is(frame)) {
-            frames.push(frame);
+    for state in states {
+        for frame in state.0.references.iter().flat_map(References::all) {
+            // States share most frames with the state before them.
+            if !frames.iter().rev().any(|known| known.is(frame)) {
+                frames.push(frame);
+                visit(state, frame);
+            }
         }
     }
-    frames
 }
 
 impl References {
