@@ -11,8 +11,7 @@ const SIZE: usize = 16;
 
 fn receiving() -> ReceivingEnd<Vp8> {
     let config = ReceiverConfig { connection: Some(1), ..ReceiverConfig::default() };
-    let end = ReceivingEnd::new(config, Box::new(InterArrival::new(GracePeriod::LinkIdle)));
-    end.with_pixel_limit(SIZE * SIZE)
+    ReceivingEnd::new(config, Box::new(InterArrival::new(GracePeriod::LinkIdle)))
 }
 
 /// The first fragment of a frame.
@@ -46,9 +45,8 @@ fn coded(source: &State, shade: u8, golden: GoldenPolicy) -> (Vec<u8>, State) {
     (coded.frame, coded.state)
 }
 
-#[test]
-fn kept_states_hold_few_reference_frames_together() {
-    let mut end = receiving();
+/// Sends 120 frames, so that every third state holds three pictures and is needed.
+fn send_states_of_three_pictures(end: &mut ReceivingEnd<Vp8>) {
     let mut state = State::default();
     let mut frame = 0;
     for shade in (0..120).step_by(3) {
@@ -69,6 +67,22 @@ fn kept_states_hold_few_reference_frames_together() {
         frame += 1;
     }
     assert_eq!(end.counts().decoded, 120);
-    let pictures = end.reference_pixels() / (SIZE * SIZE);
-    assert!(pictures <= 34, "{pictures} pictures are held");
+}
+
+fn held_pictures(end: &ReceivingEnd<Vp8>) -> usize {
+    end.reference_pixels() / (SIZE * SIZE)
+}
+
+#[test]
+fn kept_states_hold_few_pictures_of_the_largest_size_together() {
+    let mut end = receiving().with_pixel_limit(SIZE * SIZE);
+    send_states_of_three_pictures(&mut end);
+    assert!(held_pictures(&end) <= 34, "{} pictures are held", held_pictures(&end));
+}
+
+#[test]
+fn kept_states_of_small_pictures_are_not_evicted() {
+    let mut end = receiving();
+    send_states_of_three_pictures(&mut end);
+    assert!(held_pictures(&end) > 34, "{} pictures are held", held_pictures(&end));
 }

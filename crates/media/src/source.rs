@@ -182,7 +182,7 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
         return camera::open(&camera_list::find(wanted)?, options);
     }
     if specification == "camera" || specification.starts_with("/dev/video") {
-        let device = if specification == "camera" { camera::default_device()? } else { specification.into() };
+        let device = if specification == "camera" { camera_list::default_device()? } else { specification.into() };
         return camera::open(&device, options);
     }
     if specification == "screen" || specification.starts_with("screen:") {

@@ -15,12 +15,7 @@ use lockstep_units::Timestamp;
 
 /// First byte of each record of a JSON text sequence (RFC 7464).
 const RECORD: u8 = 0x1e;
-/// QUIC's congestion window, which is unlimited here because Lockstep's controller decides.
-///
-/// Readers of JSON cannot represent this number.
-const NO_WINDOW: &str = "\"congestion_window\":18446744073709551615";
-
-/// Name of the events with round-trip times.
+/// Name of the events with round-trip times and congestion windows.
 const METRICS: &[u8] = b"\"recovery:metrics_updated\"";
 
 /// Writer of QUIC's log, record by record.
@@ -41,7 +36,7 @@ pub fn quic_log(lines: Lines, joins: bool) -> Qlog {
 impl QuicLog {
     fn record(&mut self, record: Vec<u8>) {
         let record = if std::mem::replace(&mut self.begun, true) {
-            in_milliseconds(without_window(record))
+            corrected(record)
         } else {
             with_vantage_point(&record, self.vantage_point).unwrap_or(record)
         };
@@ -58,25 +53,16 @@ fn with_vantage_point(header: &[u8], vantage_point: &str) -> Option<Vec<u8>> {
     Some(record(&header))
 }
 
-/// An event of QUIC without the unlimited window.
-fn without_window(record: Vec<u8>) -> Vec<u8> {
-    match String::from_utf8(record) {
-        Ok(text) if text.contains(NO_WINDOW) => {
-            let comma = format!("{NO_WINDOW},");
-            let text =
-                if text.contains(&comma) { text.replacen(&comma, "", 1) } else { text.replacen(NO_WINDOW, "", 1) };
-            text.replace(",}", "}").into_bytes()
-        }
-        Ok(text) => text.into_bytes(),
-        Err(error) => error.into_bytes(),
-    }
-}
-
-/// An event of QUIC with round-trip times in milliseconds, as the schema requires: quinn-proto 0.11 writes seconds.
-fn in_milliseconds(event: Vec<u8>) -> Vec<u8> {
+/// An event of QUIC with round-trip times in milliseconds, as the schema requires: quinn-proto 0.11 writes seconds. Its
+/// congestion window is removed: it is unlimited, because Lockstep's controller decides, and no reader of JSON can
+/// represent its number.
+fn corrected(event: Vec<u8>) -> Vec<u8> {
     let is_metrics = event.windows(METRICS.len()).any(|window| window == METRICS);
     let parsed = is_metrics.then(|| serde_json::from_slice::<Value>(event.strip_prefix(&[RECORD])?).ok()).flatten();
     let Some(mut parsed) = parsed else { return event };
+    if let Some(data) = parsed.get_mut("data").and_then(Value::as_object_mut) {
+        data.remove("congestion_window");
+    }
     for name in ["min_rtt", "smoothed_rtt", "latest_rtt", "rtt_variance"] {
         if let Some(time) = parsed.get_mut("data").and_then(|data| data.get_mut(name))
             && let Some(seconds) = time.as_f64()
@@ -147,31 +133,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_record_names_its_end_and_unlimited_windows_are_dropped() {
+    fn first_record_names_its_end() {
         let header = b"\x1e{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"trace\":{\"vantage_point\":{\"type\":\"unknown\"}}}\n";
         let header = with_vantage_point(header, "client").expect("it is a header");
         let (first, rest) = header.split_first().expect("not empty");
         let header: Value = serde_json::from_slice(rest).expect("JSON");
         assert_eq!((*first, header["trace"]["vantage_point"]["type"].as_str()), (RECORD, Some("client")));
-        for (given, left) in [
-            (format!("{{\"a\":1,{NO_WINDOW},\"b\":2}}"), "{\"a\":1,\"b\":2}"),
-            (format!("{{\"a\":1,{NO_WINDOW}}}"), "{\"a\":1}"),
-            (format!("{{{NO_WINDOW}}}"), "{}"),
-            ("{\"a\":1}".to_owned(), "{\"a\":1}"),
-        ] {
-            assert_eq!(without_window(given.into_bytes()), left.as_bytes());
-        }
     }
 
     #[test]
-    fn round_trip_times_are_in_milliseconds() {
-        let told = |name: &str, rtt: &str| {
-            format!("\u{1e}{{\"time\":1.5,\"name\":\"{name}\",\"data\":{{\"min_rtt\":{rtt},\"bytes_in_flight\":9}}}}\n")
+    fn round_trip_times_are_in_milliseconds_and_windows_are_removed() {
+        let told = |name: &str, rtt: &str, more: &str| {
+            format!(
+                "\u{1e}{{\"time\":1.5,\"name\":\"{name}\",\"data\":{{\"min_rtt\":{rtt},\"bytes_in_flight\":9{more}}}}}\n"
+            )
         };
-        let given = told("recovery:metrics_updated", "0.040123");
-        assert_eq!(in_milliseconds(given.into_bytes()), told("recovery:metrics_updated", "40.123").into_bytes());
-        for other in [told("transport:packet_sent", "0.04"), "no record, \"recovery:metrics_updated\"".to_owned()] {
-            assert_eq!(in_milliseconds(other.clone().into_bytes()), other.into_bytes());
+        let metrics = "recovery:metrics_updated";
+        let given = told(metrics, "0.040123", ",\"congestion_window\":18446744073709551613");
+        assert_eq!(corrected(given.into_bytes()), told(metrics, "40.123", "").into_bytes());
+        for other in [told("transport:packet_sent", "0.04", ""), format!("no record, \"{metrics}\"")] {
+            assert_eq!(corrected(other.clone().into_bytes()), other.into_bytes());
         }
     }
 }

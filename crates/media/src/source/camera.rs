@@ -1,25 +1,11 @@
 //! Opens a camera. On Linux, the `linuxvideo` crate reads it through Video4Linux2. It is pure Rust and requires neither
 //! libclang nor libv4l. The ffmpeg command reads cameras of Windows and macOS.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{Source, SourceError, SourceOptions};
 #[cfg(feature = "camera")]
 use crate::format::VideoFormat;
-
-/// Device of the camera that is used without a choice.
-///
-/// # Errors
-/// If cameras cannot be listed, where they have no known device.
-pub(super) fn default_device() -> Result<PathBuf, SourceError> {
-    if cfg!(target_os = "linux") {
-        return Ok("/dev/video0".into());
-    }
-    let first = super::cameras()?.into_iter().next();
-    first
-        .map(|camera| camera.path)
-        .ok_or_else(|| SourceError::Camera { device: "camera".into(), reason: "ffmpeg finds none".to_owned() })
-}
 
 /// Size and frame rate to request.
 #[cfg(feature = "camera")]
@@ -61,6 +47,7 @@ pub(super) use linux::is_supported;
 #[cfg(all(feature = "camera", target_os = "linux"))]
 mod linux {
     use std::io::{self, Cursor};
+    use std::path::PathBuf;
 
     use linuxvideo::format::{PixFormat, PixelFormat};
     use linuxvideo::stream::ReadStream;
@@ -71,7 +58,7 @@ mod linux {
     use zune_jpeg::JpegDecoder;
 
     use super::super::ffmpeg_camera::{FfmpegCamera, H264_OF_LINUX};
-    use super::{Path, PathBuf, Source, SourceError, SourceOptions, wanted};
+    use super::{Path, Source, SourceError, SourceOptions, wanted};
     use crate::colour;
     use crate::format::{FrameRate, VideoFormat};
 

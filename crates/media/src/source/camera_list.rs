@@ -36,6 +36,20 @@ pub fn cameras() -> Result<Vec<Camera>, SourceError> {
     found()
 }
 
+/// Device of the camera that is used without a choice.
+///
+/// # Errors
+/// If cameras cannot be listed, where they have no known device.
+pub(super) fn default_device() -> Result<PathBuf, SourceError> {
+    if cfg!(target_os = "linux") {
+        return Ok("/dev/video0".into());
+    }
+    let first = cameras()?.into_iter().next();
+    first
+        .map(|camera| camera.path)
+        .ok_or_else(|| SourceError::Camera { device: "camera".into(), reason: "ffmpeg finds none".to_owned() })
+}
+
 /// Device of the camera that `wanted` names: a path, a name, or a part of one name.
 pub(super) fn find(wanted: &str) -> Result<PathBuf, SourceError> {
     if Path::new(wanted).is_absolute() {

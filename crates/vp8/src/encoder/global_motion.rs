@@ -97,7 +97,8 @@ fn shift(now: &[i32], before: &[i32]) -> i32 {
 
 /// The shift at which `now` gains most over no shift, where it overlaps with `before`.
 fn scroll(now: &[i32], before: &[i32]) -> i32 {
-    let most = (now.len() / MIN_SCREEN_MULTIPLE).min(MAX_SCROLL_SAMPLES);
+    // There is one slope less than rows.
+    let most = now.len().div_ceil(MIN_SCREEN_MULTIPLE).min(MAX_SCROLL_SAMPLES);
     let difference = |now: &[i32], before: &[i32]| -> u32 {
         now.iter().zip(before).map(|(now, before)| (now - before).unsigned_abs()).sum()
     };
