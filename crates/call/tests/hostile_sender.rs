@@ -61,10 +61,10 @@ fn send_states_of_three_pictures(end: &mut ReceivingEnd<Vp8>) {
             (state, frame) = (reached, frame + 1);
         }
         assert_eq!(State::reference_pixels([&state]), 3 * SIZE * SIZE);
-        // An unfinished frame needs the third state, so the states before it are evicted first.
-        let unfinished = first_fragment(frame, 2, StateId(state.id()), StateId(u64::from(frame)), vec![0]);
+        // A later frame needs the third state and stays unfinished, so the states before the third are evicted first.
+        let later = 150 + frame;
+        let unfinished = first_fragment(later, 2, StateId(state.id()), StateId(u64::from(later)), vec![0]);
         assert!(end.handle_datagram(Timestamp::ZERO, Ok(unfinished), false));
-        frame += 1;
     }
     assert_eq!(end.counts().decoded, 120);
 }
