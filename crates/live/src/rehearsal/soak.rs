@@ -2,7 +2,7 @@
 //!
 //! Links fail in one or both directions, for a moment or a minute. Links become slow or lossy, or reorder datagrams.
 //! Ends change their address, are stopped and resumed, or are killed and restarted. Their cameras and microphones are
-//! unplugged: the other end shows a frozen picture and hears silence meanwhile. After each fault, pictures and sound
+//! unplugged: the other end then shows a frozen picture and hears silence. After each fault, pictures and sound
 //! return, or the call reports why it ended. Held memory stays bounded.
 //!
 //! `LOCKSTEP_SOAK_HOURS=24 LOCKSTEP_SOAK_SEED=1 cargo test --release -p lockstep-live soak -- --ignored --nocapture`
