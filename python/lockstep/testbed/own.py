@@ -64,7 +64,9 @@ class Lockstep:
 
     def _start_sender(self, setting: Setting, *words: str) -> "subprocess.Popen[bytes]":
         """Starts `lockstep send` with ``words``, and the clip as its source."""
-        return self._run("sender", setting.sender.enter, "send", *words, "--source", self._source_argument(setting.clip))
+        return self._run(
+            "sender", setting.sender.enter, "send", *words, "--source", self._source_argument(setting.clip)
+        )
 
     def _source_argument(self, clip: Clip) -> str:
         """The clip as a source of `lockstep send`."""
