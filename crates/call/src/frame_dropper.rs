@@ -44,17 +44,13 @@ impl FrameDropper {
         let FrameDropperConfig { coarse, least_interval } = self.config;
         self.usual += self.weight * (f64::from(quantizer) - self.usual);
         let is_coarse = quantizer >= coarse && self.usual >= f64::from(coarse);
-        let drops = is_coarse && self.sent_at.is_some_and(|at| now.saturating_since(at) < least_interval);
-        if !drops {
-            self.coded_at = now;
-        }
-        drops
+        self.drops_if(now, is_coarse, least_interval)
     }
 
-    /// Decides on a picture of a screen. Returns whether it is skipped: it `waits` for a larger budget, and the last sent
-    /// picture is less than `longest` old.
-    pub(crate) fn drops_of_screen(&mut self, now: Timestamp, waits: bool, longest: Duration) -> bool {
-        let drops = waits && self.sent_at.is_some_and(|at| now.saturating_since(at) < longest);
+    /// Decides on a picture. Returns whether it is skipped: it `may_wait`, and the last sent picture is less than `longest`
+    /// old.
+    pub(crate) fn drops_if(&mut self, now: Timestamp, may_wait: bool, longest: Duration) -> bool {
+        let drops = may_wait && self.sent_at.is_some_and(|at| now.saturating_since(at) < longest);
         if !drops {
             self.coded_at = now;
         }
@@ -128,14 +124,14 @@ mod tests {
         let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
         let drops = (0..20u64).map(|number| {
             let longest = Duration::from_millis(250);
-            let drops = dropper.drops_of_screen(Timestamp::from_millis(50 * number), true, longest);
+            let drops = dropper.drops_if(Timestamp::from_millis(50 * number), true, longest);
             if !drops {
                 dropper.on_sent();
             }
             drops
         });
         assert_eq!(drops.filter(|&drops| !drops).count(), 4);
-        assert!(!dropper.drops_of_screen(Timestamp::from_millis(1_001), false, Duration::from_secs(1)));
+        assert!(!dropper.drops_if(Timestamp::from_millis(1_001), false, Duration::from_secs(1)));
     }
 
     #[test]

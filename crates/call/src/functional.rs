@@ -135,7 +135,7 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
         };
         let most = sharp.most.max(budget);
         let waits = sharp.grows && first_quantizer(inter, most, functional.aim) > screen.sharp;
-        self.dropper.drops_of_screen(now, waits, screen.longest)
+        self.dropper.drops_if(now, waits, screen.longest)
     }
 
     /// Budget of the present picture after the candidates so far: more than `budget` if its text is not sharp.

@@ -27,8 +27,9 @@ pub(crate) struct Unlimited {
 
 /// Number of packets that left after the newest one that the peer acknowledged.
 pub(crate) fn unacknowledged(connection: &Connection) -> u64 {
-    // quinn shows nothing of the controller but its window.
-    u64::MAX - connection.congestion_state().window()
+    let controller = connection.congestion_state().clone_box().into_any().downcast::<Unlimited>();
+    controller
+        .map_or(0, |controller| controller.sent.saturating_sub(controller.acknowledged.unwrap_or(controller.sent)))
 }
 
 impl Controller for Unlimited {
@@ -45,9 +46,8 @@ impl Controller for Unlimited {
 
     fn on_mtu_update(&mut self, _new_mtu: u16) {}
 
-    /// All bytes that a number can express, minus the number of unacknowledged packets.
     fn window(&self) -> u64 {
-        u64::MAX - self.sent.saturating_sub(self.acknowledged.unwrap_or(self.sent))
+        u64::MAX
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -41,8 +41,8 @@ pub use source::ffmpeg::FfmpegSource;
 #[cfg(all(feature = "screen", unix))]
 pub use source::screen::ScreenSource;
 pub use source::{
-    Camera, CameraFormat, GeneratedSource, Monitor, Source, SourceError, SourceOptions, Y4mSource, cameras, monitors,
-    open_source, source_format,
+    Camera, CameraFormat, GeneratedSource, Monitor, SCREEN_MARK, Source, SourceError, SourceOptions, Y4mSource,
+    cameras, monitors, open_source, source_format,
 };
 pub use vmaf::{VMAF_VARIABLE, VmafError, VmafMeter};
 pub use y4m::{Y4mError, Y4mReader, Y4mWriter};

@@ -20,8 +20,8 @@ use crate::clip::{ClipError, GeneratedClip, ScreenContent};
 use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
 use crate::y4m::{Y4mError, Y4mReader};
 
-/// Marks the pictures of a specification as those of a screen.
-const SCREEN_MARK: &str = ",content=screen";
+/// Marks the pictures of a source as those of a screen, at the end of its specification.
+pub const SCREEN_MARK: &str = ",content=screen";
 
 /// Name of standard input in errors.
 const STANDARD_INPUT: &str = "standard input";

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 
 use lockstep_live::{MAX_STREAMS, StreamName};
+use lockstep_media::SCREEN_MARK;
 
 /// A video source and its stream: `SOURCE[,content=screen][,name=NAME][,priority=NUMBER]`, with the options in any order.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,8 +32,8 @@ impl FromStr for SourceArgument {
                 let number = priority.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
                 source.priority =
                     number.ok_or_else(|| format!("priority: expected a number above 0, found {priority:?}"))?;
-            } else if option == "content=screen" {
-                content = ",content=screen";
+            } else if source.specification.ends_with(SCREEN_MARK) {
+                content = SCREEN_MARK;
             } else {
                 break;
             }
