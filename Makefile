@@ -166,12 +166,15 @@ test-all: test-rust test-python ## Everything that a change must pass
 
 HAS_WASI := $(shell rustc --print target-libdir --target wasm32-wasip1 2>/dev/null | xargs -r test -d && command -v node >/dev/null && echo yes)
 
+# Profile of the Rust tests: empty for dev, or `--release`.
+TEST_PROFILE ?=
+
 # Skipped: tests that another test starts in a network namespace, and runs of hours.
 test-rust: test-wasm | $(CMAKE) ## The Rust half of all tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
-	$(CARGO) test --workspace $(FEATURES) -- --include-ignored --skip namespace_part --skip marathon
+	$(CARGO) test $(TEST_PROFILE) --workspace $(FEATURES) -- --include-ignored --skip namespace_part --skip marathon
 	! rustc --print target-libdir --target wasm32-unknown-unknown 2>/dev/null | xargs -r test -d || \
 		$(CARGO) check --quiet --target wasm32-unknown-unknown -p lockstep-web
 	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings

@@ -3,8 +3,8 @@
 
 use arbitrary::{Result, Unstructured};
 use lockstep_vp8::{
-    Analysis, Arena, Content, DEFAULT_PIXEL_LIMIT, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State,
-    decode_in,
+    Analysis, Arena, Content, DEFAULT_PIXEL_LIMIT, Effort, Encoded, FrameKind, GoldenPolicy, Parameters, Picture,
+    State, decode_in,
 };
 
 use crate::memory::bounded;
@@ -40,7 +40,7 @@ pub fn parameters(u: &mut Unstructured) -> Result<Parameters> {
     let (quantizer, choices): (u8, u8) = u.arbitrary()?;
     Ok(Parameters {
         quantizer,
-        preset: if choices & 1 == 0 { Preset::RealTime } else { Preset::Quality },
+        effort: Effort::new(choices % 10),
         frame_kind: if choices & 14 == 14 { FrameKind::Key } else { FrameKind::Auto },
         golden: [GoldenPolicy::Auto, GoldenPolicy::Refresh, GoldenPolicy::Keep][usize::from(choices >> 4) % 3],
         content: if choices & 128 == 0 { Content::Camera } else { Content::Screen },

@@ -13,7 +13,7 @@ use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
 use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{AcknowledgedFragment, CodecId, Datagram, Estimate, Feedback, LostFragment, Parity, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
+use lockstep_vp8::{Effort, GoldenPolicy, Parameters, Picture, State, encode};
 use std::io::Cursor;
 use std::time::Duration;
 
@@ -32,11 +32,11 @@ fn pictures(width: usize, height: usize) -> Vec<Picture> {
     pictures
 }
 
-fn frames(width: usize, height: usize, quantizer: u8, preset: Preset) -> Vec<(Vec<u8>, State)> {
+fn frames(width: usize, height: usize, quantizer: u8, effort: Effort) -> Vec<(Vec<u8>, State)> {
     let mut state = State::default();
     let encoded = pictures(width, height).into_iter().enumerate().map(|(index, picture)| {
         let golden = if index == 2 { GoldenPolicy::Refresh } else { GoldenPolicy::Auto };
-        let encoded = encode(&state, &picture, &Parameters { quantizer, preset, golden, ..Parameters::default() });
+        let encoded = encode(&state, &picture, &Parameters { quantizer, effort, golden, ..Parameters::default() });
         state = encoded.state.clone();
         (encoded.frame, encoded.state)
     });
@@ -46,7 +46,7 @@ fn frames(width: usize, height: usize, quantizer: u8, preset: Preset) -> Vec<(Ve
 /// Frames of a short stream.
 #[must_use]
 pub fn stream() -> Vec<Vec<u8>> {
-    frames(48, 32, 40, Preset::Quality).into_iter().map(|(frame, _)| frame).collect()
+    frames(48, 32, 40, Effort::QUALITY).into_iter().map(|(frame, _)| frame).collect()
 }
 
 fn lengths(frames: &[Vec<u8>]) -> Vec<u8> {
@@ -59,11 +59,11 @@ fn video() -> Vec<(&'static str, String, Vec<u8>)> {
         seeds.push(("decode", format!("frame{index}"), [&[index as u8], &frame[..]].concat()));
     }
     for (width, height, quantizer) in [(16, 16, 20), (33, 17, 90), (48, 32, 110)] {
-        let coded = frames(width, height, quantizer, Preset::RealTime);
+        let coded = frames(width, height, quantizer, Effort::REAL_TIME);
         let stream: Vec<_> = coded.iter().map(|(frame, _)| frame.clone()).collect();
         seeds.push(("decode_sequence", format!("{width}x{height}"), lengths(&stream)));
     }
-    let coded = frames(16, 16, 100, Preset::RealTime);
+    let coded = frames(16, 16, 100, Effort::REAL_TIME);
     let empty = State::default();
     let states = std::iter::once(&empty).chain(coded.iter().map(|(_, state)| state));
     for (index, state) in states.enumerate().take(3) {

@@ -18,6 +18,17 @@ COLOURS = {
     "libvpx --good 0": "#a855c7",
 }
 """Colours of the encoders, Lockstep's first. They are visible on light and dark backgrounds."""
+FAMILIES = {
+    "lockstep": "#2f7fe0",
+    "libvpx": "#e0902f",
+    "VP9": "#8d7a3a",
+    "libaom": "#e5484d",
+    "SVT-AV1": "#a855c7",
+    "x264": "#12a594",
+}
+"""Colours in the chart of time and bits, by the first word of an encoder's name. `libvpx` is its VP8."""
+ALL_CLIPS = "all clips"
+"""Title of the plot with the means over the clips."""
 GRID_COLUMNS = 3
 """Plots in one row, one for each clip."""
 PLOT_WIDTH = 300
@@ -53,6 +64,22 @@ class Comparison(msgspec.Struct):
     bd_rate_psnr: dict[str, float | None]
     bd_rate_ssim: dict[str, float | None]
     speed_ratio: float
+
+
+class Bits(msgspec.Struct):
+    """Extra bits of one encoder at equal quality, and whether it is on the hull of time and bits."""
+
+    on_hull: bool
+    bd_rate: float | None = None
+
+
+class Tradeoff(msgspec.Struct):
+    """Time and bits of one encoder relative to the real-time level."""
+
+    name: str
+    time: float
+    psnr: Bits
+    ssim: Bits
 
 
 class Decoding(msgspec.Struct):
@@ -112,6 +139,7 @@ class Clip(msgspec.Struct):
     menus: Menus
     fits: Fits
     drift: list[Drift]
+    tradeoffs: list[Tradeoff] = []
 
 
 class Aim(msgspec.Struct):
@@ -140,6 +168,7 @@ class CodecBench(msgspec.Struct):
     clips: list[Clip]
     aims: list[Aim]
     libvpx: str | None = None
+    tradeoffs: list[Tradeoff] = []
 
 
 def load(path: Path) -> CodecBench:
@@ -171,6 +200,8 @@ def curves(bench: CodecBench, field: str) -> Plot:
     rows: dict[tuple[str, str, int], dict[str, Any]] = {}
     for clip in bench.clips:
         for encoder in clip.encoders:
+            if encoder.name not in COLOURS:
+                continue
             for curve in encoder.curves.values():
                 quality = getattr(curve, field)
                 for index, kbps, value in zip(curve.indices, curve.kbps, quality, strict=True):
@@ -195,7 +226,7 @@ def curves(bench: CodecBench, field: str) -> Plot:
         )
         .properties(width=PLOT_WIDTH, height=200)
     )
-    return _grid(lines, "clip", bench)
+    return _grid(lines, "clip", [clip.name for clip in bench.clips])
 
 
 def rates(bench: CodecBench) -> altair.HConcatChart:
@@ -255,6 +286,52 @@ def speeds(bench: CodecBench) -> altair.HConcatChart:
     )
     schema = {"clip": polars.String, "pair": polars.String, "ratio": polars.Float64}
     return _columns(marks, polars.DataFrame(rows, schema=schema), "pair", bench, at=1.0)
+
+
+def hull(bench: CodecBench, field: str) -> Plot:
+    """Bits at equal quality (`psnr` or `ssim`) over time: one plot for all clips and one for each, with the hull."""
+    several = [(ALL_CLIPS, bench.tradeoffs)] if len(bench.clips) > 1 else []
+    plots = several + [(clip.name, clip.tradeoffs) for clip in bench.clips]
+    rows = [
+        {
+            "clip": title,
+            "encoder": one.name,
+            "family": one.name.split()[0],
+            "time": one.time,
+            "rate": getattr(one, field).bd_rate,
+            "hull": getattr(one, field).on_hull,
+        }
+        for title, tradeoffs in plots
+        for one in tradeoffs
+        if getattr(one, field).bd_rate is not None
+    ]
+    schema = {
+        "clip": polars.String,
+        "encoder": polars.String,
+        "family": polars.String,
+        "time": polars.Float64,
+        "rate": polars.Float64,
+        "hull": polars.Boolean,
+    }
+    families = [name for name in FAMILIES if any(row["family"] == name for row in rows)]
+    colour = altair.Color(
+        "family:N",
+        scale=altair.Scale(domain=families, range=[FAMILIES[name] for name in families]),
+        legend=altair.Legend(title=None, orient="top"),
+    )
+    base = altair.Chart(width=PLOT_WIDTH, height=220).encode(
+        x=altair.X("time:Q", scale=altair.Scale(type="log", nice=False), axis=altair.Axis(title=None, tickCount=4)),
+        y=altair.Y("rate:Q", axis=altair.Axis(title=None, format="+%", tickCount=5)),
+    )
+    on_hull = base.transform_filter("datum.hull")
+    line = on_hull.mark_line(color="#8a94a3", strokeWidth=1.2).encode(order="time:Q")
+    names = on_hull.mark_text(align="left", dx=6, dy=-6, fontSize=10).encode(text="encoder:N", color=colour)
+    points = base.mark_point(size=45, filled=True).encode(
+        color=colour,
+        tooltip=["clip:N", "encoder:N", _number("time", ".2f"), _number("rate", "+.1%")],
+    )
+    layered = altair.LayerChart(data=polars.DataFrame(rows, schema=schema), layer=[line, points, names])
+    return _grid(layered, "clip", [title for title, _ in plots])
 
 
 def drift(bench: CodecBench) -> Plot:
@@ -330,10 +407,8 @@ def _rule(**at: float) -> altair.Chart:
     return rule
 
 
-def _grid(chart: altair.Chart, field: str, bench: CodecBench) -> Plot:
-    facet = altair.Facet(
-        f"{field}:N", sort=[clip.name for clip in bench.clips], header=altair.Header(title=None, labelAnchor="start")
-    )
+def _grid(chart: altair.Chart | altair.LayerChart, field: str, titles: list[str]) -> Plot:
+    facet = altair.Facet(f"{field}:N", sort=titles, header=altair.Header(title=None, labelAnchor="start"))
     whole: altair.FacetChart = chart.facet(facet=facet, columns=GRID_COLUMNS).resolve_scale(
         x="independent", y="independent"
     )

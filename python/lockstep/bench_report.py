@@ -1,6 +1,5 @@
 """`lockstep-bench-report`: one self-contained HTML page on the codec, from the document of `lockstep bench codec`."""
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from lockstep import __version__, bench_charts, theme
 from lockstep.bench_charts import Aim, BenchError, Clip, CodecBench, load
 from lockstep.charts import Plot
 from lockstep.figure import specification
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error
 from lockstep.report import figures_argument, print_figures, script_json, template, vega
 
 
@@ -136,7 +135,11 @@ def plots(bench: CodecBench) -> dict[str, Plot]:
         "psnr": bench_charts.curves(bench, "psnr_db"),
         "ssim": bench_charts.curves(bench, "ssim_db"),
         "drift": bench_charts.drift(bench),
+        "hull": bench_charts.hull(bench, "psnr"),
+        "hull_ssim": bench_charts.hull(bench, "ssim"),
     }
+    if not any(clip.tradeoffs for clip in bench.clips):
+        del charts["hull"], charts["hull_ssim"]
     if bench.libvpx is None:
         del charts["rates"], charts["speeds"]
     if not any(clip.drift for clip in bench.clips):
@@ -178,7 +181,7 @@ def render_html(bench: CodecBench) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="lockstep-bench-report", description=(__doc__ or "").partition(": ")[2])
+    parser = ArgumentParser(prog="lockstep-bench-report", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("bench", type=Path, help="document of `lockstep bench codec --json`")
     parser.add_argument(
         "--output", type=Path, default=Path("codec.html"), help="file of the page (default: %(default)s)"

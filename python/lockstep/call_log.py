@@ -21,6 +21,7 @@ FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "key_frame": polars.Boolean,
     "recovery": polars.Boolean,
     "quantizer": polars.Int64,
+    "effort": polars.Int64,
     "budget": polars.Int64,
     "limited_by": polars.String,
     "size": polars.Int64,

@@ -1,8 +1,11 @@
 """Commands whose first argument names a module of a package: trainings, studies, session reports."""
 
+import argparse
 import importlib
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TextIO
 
 from lockstep.distribution import install_command
 
@@ -77,12 +80,33 @@ def run_reporting_errors(command: str, run: Callable[[], int], *, extra: str) ->
 
 
 def print_error(command: str, error: object) -> None:
-    """Prints ``error`` on standard error, after the name of the command.
+    """Prints ``error`` on standard error, after the name of the command; see `printable`."""
+    print_text(f"{command}: {error}")
 
-    Control characters of file names and contents are shown as escapes, because a terminal obeys control sequences.
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser of arguments whose errors escape their control characters; see `printable`."""
+
+    def error(self, message: str) -> NoReturn:
+        """Reports ``message`` and ends the program."""
+        super().error(printable(message))
+
+
+def print_text(text: str, file: TextIO | None = None) -> None:
+    """Prints ``text`` with names or contents of files, on standard error or to ``file``; see `printable`."""
+    print(printable(text), file=sys.stderr if file is None else file)
+
+
+def printable(text: str) -> str:
+    """``text`` with its control characters as escapes, except line breaks and tabs.
+
+    A terminal obeys control sequences, so text of files and their names must pass through here on its way to one.
     """
-    text = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in str(error))
-    print(f"{command}: {text}", file=sys.stderr)
+
+    def is_harmless(letter: str) -> bool:
+        return letter.isprintable() or letter in "\n\t" or unicodedata.category(letter) == "Zs"
+
+    return "".join(letter if is_harmless(letter) else repr(letter)[1:-1] for letter in text)
 
 
 def _usage(command: str, meanings: Mapping[str, str], kind: str) -> str:

@@ -22,7 +22,7 @@ import polars
 
 from lockstep.charts import Plot
 from lockstep.figure import COLOURS, FigureError, render
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error
 
 HEADER_BYTES = 64
 """Bytes of Lockstep's data header in each fragment; the controller's target includes them."""
@@ -228,7 +228,7 @@ def show(misses: list[Miss]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="lockstep-rate-miss", description=(__doc__ or "").partition(": ")[2])
+    parser = ArgumentParser(prog="lockstep-rate-miss", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("clips", nargs="*", default=["generated:640x360@30"], help="clips, as for lockstep simulate")
     parser.add_argument("--seconds", type=float, default=30.0, help="seconds of each clip (30)")
     parser.add_argument(

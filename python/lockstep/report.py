@@ -17,7 +17,7 @@ import vl_convert
 from lockstep import __version__, charts, summary, theme
 from lockstep.call_log import CallLogError, CallReport, load_call, load_frames
 from lockstep.figure import FORMATS, VEGA_LITE_VERSION, specification, write_figures
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error
 
 
 def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
@@ -79,7 +79,7 @@ def render_png(report: CallReport, frames: polars.DataFrame | None, scale: float
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="lockstep-report", description=__doc__.partition(": ")[2])
+    parser = ArgumentParser(prog="lockstep-report", description=__doc__.partition(": ")[2])
     parser.add_argument("call", type=Path, help="document of `lockstep simulate --json` or `lockstep call --json`")
     parser.add_argument("--frames", type=Path, metavar="FRAMES", help="per-frame log of the call, .csv or .parquet")
     parser.add_argument(

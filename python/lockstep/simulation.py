@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,6 +68,18 @@ def _refuse_session(folder: Any, labels: Any) -> None:
         )
     if labels and folder is None:
         raise ValueError("`session_labels` requires `session_log`")
+
+
+def _make_folder(folder: str | os.PathLike[str]) -> None:
+    """Makes the folder of a session log. The reason for a failure is known before the call runs."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"session_log: cannot make the folder: {error.strerror or error}"
+        name = os.fspath(folder)
+        raise OSError(error.errno, reason, name if len(name) <= 80 else f"{name[:77]}...") from error
+    except ValueError as error:
+        raise ValueError(f"session_log: cannot make the folder {shortened(folder)}: {error}") from error
 
 
 def _write_session(
@@ -169,7 +182,7 @@ def simulate(  # noqa: PLR0913
         reorder: Share of packets that are delayed, and their delay in milliseconds.
         menu: Candidates that the encoder makes for a budget: `"fit"`, `"serial"` or `"parallel"`.
         fit_passes: Maximum number of coding passes of a picture towards its budget.
-        preset: Speed preset of the encoder.
+        preset: Effort of the encoder: ``auto``, ``real-time``, a level from ``1`` to ``8``, or ``quality``.
         grace_period: Time that Salsify subtracts from the gap between two arrivals: `"none"`, `"link-idle"` or
             `"sender"`.
         as_published: A published system to follow to the letter: `"salsify"` or `"bob"`.
@@ -205,6 +218,8 @@ def simulate(  # noqa: PLR0913
     _refuse_session(session_log, session_labels)
     log = None if session_log is None else imported("lockstep.sessions.log", "`session_log`", "lab")
     known = {} if log is None else log.labelled(session_labels or {})  # refuses invalid labels before the call
+    if session_log is not None:
+        _make_folder(session_log)
     asked = None
     if estimator is not None and not isinstance(estimator, str | os.PathLike):
         asked = options.pop("estimator")

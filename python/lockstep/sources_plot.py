@@ -4,7 +4,6 @@ Shows how the bit rate recovers after the capacity has fallen and returned, as a
 each control under which all sources ran: the mean over links with its 95 % confidence interval over seeds.
 """
 
-import argparse
 import json
 import math
 import sys
@@ -19,7 +18,7 @@ from lockstep.charts import Plot
 from lockstep.figure import COLOURS, FigureError, render
 from lockstep.input_file import read_bounded
 from lockstep.intervals import mean_interval
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error
 
 RETURN = 60
 """Time in the call at which the capacity returns, seconds."""
@@ -114,7 +113,7 @@ def chart(table: polars.DataFrame, title: str = "How the bit rate comes back und
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="lockstep-sources-plot", description=(__doc__ or "").partition(": ")[2])
+    parser = ArgumentParser(prog="lockstep-sources-plot", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("numbers", type=Path, help="document of `lockstep sources --json`")
     parser.add_argument(
         "--output",

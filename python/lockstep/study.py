@@ -24,6 +24,7 @@ from lockstep.argument_types import whole
 from lockstep.charts import Plot
 from lockstep.figure import COLOURS, colours, write_figures
 from lockstep.intervals import mean_interval
+from lockstep.module_command import print_text
 from lockstep.side_by_side import LOOK_SECONDS, side_by_side
 
 Cell = Mapping[str, Any]
@@ -181,7 +182,7 @@ class Study:
 
     def report(self, text: str) -> None:
         """Prints a result of a part; :meth:`write` saves the text next to the part's rows."""
-        print(text)
+        print_text(text, sys.stdout)
         self._reported.append(text)
 
     def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:
@@ -316,7 +317,7 @@ def print_table(
     summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
 ) -> None:
     """Prints the table that :func:`words` makes."""
-    print(words(summarised, by, measures, printed))
+    print_text(words(summarised, by, measures, printed), sys.stdout)
 
 
 def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, str], title: str) -> Plot:

@@ -79,7 +79,8 @@ def description(report: CallReport) -> str:
         sentences.append("The codec was a conventional one with a target bit rate; lost packets were retransmitted.")
     codec = []
     if preset := config.get("preset"):
-        codec.append(f"the {str(preset).replace('-', ' ')} preset")
+        level = str(preset)
+        codec.append(f"effort level {level}" if level.isdigit() else f"the {level.replace('-', ' ')} preset")
     if menu := config.get("menu"):
         codec.append(_MENUS.get(str(menu), f"the {menu} menu"))
     if codec:

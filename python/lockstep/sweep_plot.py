@@ -1,6 +1,5 @@
 """`lockstep-sweep-plot`: delay against quality or rate of every call of sweeps, by controller and codec."""
 
-import argparse
 import math
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from lockstep.charts import Plot
 from lockstep.figure import FigureError, colours, render
 from lockstep.input_file import bounded
 from lockstep.intervals import mean_interval
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error
 
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 """Shapes of the codecs."""
@@ -204,7 +203,7 @@ def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="lockstep-sweep-plot", description=__doc__.partition(": ")[2])
+    parser = ArgumentParser(prog="lockstep-sweep-plot", description=__doc__.partition(": ")[2])
     parser.add_argument(
         "sweeps",
         type=Path,

@@ -4,7 +4,6 @@ A machine of the cluster runs each part with `lockstep sweep`, from a file of on
 the output, one line for each call, as soon as it arrives.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error
 from lockstep.ray_cluster import LOCAL, ClusterError, connect, results
 
 JOBS_OF_A_TASK = 8
@@ -76,7 +75,7 @@ def run(lines: Iterable[list[str]], emit: Callable[[str], None]) -> int:
 
 def main() -> int:
     """Runs the jobs of a file on a cluster."""
-    parser = argparse.ArgumentParser(prog="python -m lockstep.sweep_ray", description=__doc__.splitlines()[0])
+    parser = ArgumentParser(prog="python -m lockstep.sweep_ray", description=__doc__.splitlines()[0])
     parser.add_argument("--address", required=True, help=f"ray://HOST:PORT, or {LOCAL}")
     parser.add_argument("--jobs", required=True, type=Path, help="file of jobs that lockstep sweep wrote")
     parser.add_argument("--program", required=True, help="path of the lockstep command on the machines of the cluster")

@@ -232,6 +232,8 @@ def test_gym_refuses_invalid_use(tmp_path: Path) -> None:
     gym.reset(trace)
     with pytest.raises(ValueError, match="expected a finite bandwidth"):
         gym.step(math.nan)
+    with pytest.raises(ValueError, match=r"^bandwidth_bps: expected a finite bandwidth"):
+        gym.step(10**400)
 
 
 @pytest.mark.parametrize(("name", "value"), [("seed", -1), ("seed", 1.5), ("seed", 2**64), ("queue_packets", 2**40)])

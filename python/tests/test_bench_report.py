@@ -31,6 +31,19 @@ def comparison(ours: str, against: str, rate: float) -> dict[str, Any]:
     return {"ours": ours, "against": against, "bd_rate_psnr": rates, "bd_rate_ssim": rates, "speed_ratio": 1.25}
 
 
+def tradeoff(name: str, time: float, rate: float | None, *, on_hull: bool) -> dict[str, Any]:
+    bits = {"bd_rate": rate, "on_hull": on_hull}
+    return {"name": name, "time": time, "psnr": bits, "ssim": bits}
+
+
+TRADEOFFS = [
+    tradeoff("lockstep real-time", 1.0, 0.0, on_hull=True),
+    tradeoff("lockstep 3", 1.4, 0.1, on_hull=False),
+    tradeoff("SVT-AV1 10", 9.0, -0.3, on_hull=True),
+    tradeoff("x264 medium", 4.0, None, on_hull=False),
+]
+
+
 def clip(name: str, rate: float) -> dict[str, Any]:
     series = {"kbps": 100.0, "psnr_db": [40.0, 39.0, 41.5]}
     return {
@@ -53,6 +66,7 @@ def clip(name: str, rate: float) -> dict[str, Any]:
         "menus": {"two": 1.2, "three": 1.4, "key_frame": 2.0},
         "fits": {"time": 2.5, "fill_median": 0.96, "fill_p10": 0.9, "over": 1, "frames": 30},
         "drift": [{"motion": "pan", "index": 51, "ours": series, "libvpx": series}],
+        "tradeoffs": TRADEOFFS,
     }
 
 
@@ -63,6 +77,7 @@ BENCH: dict[str, Any] = {
     "pictures": 60,
     "rounds": 3,
     "clips": [clip("bunny", -0.123), clip("<bikes>", 0.3)],
+    "tradeoffs": TRADEOFFS,
     "aims": [
         {
             "what": "real-time, speed against --rt -8",
@@ -96,11 +111,13 @@ def test_page_names_every_clip_and_aim(tmp_path: Path) -> None:
         "psnr.pdf",
         "ssim.pdf",
         "drift.pdf",
+        "hull.pdf",
+        "hull_ssim.pdf",
     }
     page = output.read_text()
     assert all(text in page for text in ["bunny", "&lt;bikes&gt;", "lockstep quality", "libvpx --rt 4", "−12.3 %"])
     assert "<bikes>" not in page
-    assert all(f'id="{name}"' in page for name in ["rates", "speeds", "psnr", "ssim", "drift", "aims"])
+    assert all(f'id="{name}"' in page for name in ["rates", "speeds", "psnr", "ssim", "drift", "hull", "aims"])
     assert all(text in page for text in ["0 of 1", "not reached", "not measured"])
     assert "http://" not in page.split("<script")[0]
 
@@ -129,9 +146,24 @@ def test_page_without_libvpx_has_other_measurements() -> None:
         one["encoders"] = one["encoders"][:2]
         one["decoding"][0]["speed_ratio"] = None
         one["drift"] = []
+        del one["tradeoffs"]
     page = bench_report.render_html(decode(bench))
     assert 'id="psnr"' in page
-    assert not any(f'id="{name}"' in page for name in ["rates", "speeds", "drift"])
+    assert not any(f'id="{name}"' in page for name in ["rates", "speeds", "drift", "hull"])
+
+
+def test_hull_has_every_known_encoder_by_clip_and_family() -> None:
+    (rows,) = bench_charts.hull(decode(BENCH), "psnr").to_dict()["datasets"].values()
+    assert {row["clip"] for row in rows} == {"all clips", "bunny", "<bikes>"}
+    assert {(row["encoder"], row["family"]) for row in rows} == {
+        ("lockstep real-time", "lockstep"),
+        ("lockstep 3", "lockstep"),
+        ("SVT-AV1 10", "SVT-AV1"),
+    }
+    alone = copy.deepcopy(BENCH)
+    del alone["clips"][1]
+    (rows,) = bench_charts.hull(decode(alone), "ssim").to_dict()["datasets"].values()
+    assert {row["clip"] for row in rows} == {"bunny"}
 
 
 def test_curve_has_the_common_point_of_both_sets_once() -> None:

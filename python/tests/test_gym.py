@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,26 @@ def test_results_do_not_depend_on_threads() -> None:
         return np.stack([env.step(np.full((24, 1), 0.7))[4]["features"] for _ in range(25)])
 
     np.testing.assert_array_equal(features(1), features(2))
+
+
+@pytest.mark.parametrize("action", ["rate", "bob", "concerto"])
+def test_action_beyond_every_float_is_refused(action: str) -> None:
+    env = CallEnv(action=action)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"^invalid action"):
+        env.step(10**400)
+
+
+def test_threads_take_turns_at_one_environment() -> None:
+    env = CallVectorEnv(8, episode_steps=1_000)
+    env.reset(seed=1)
+    actions = np.full((8, 1), 0.7)
+
+    def steps() -> int:
+        return sum(len(env.step(actions)[0]) for _ in range(40))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [done.result() for done in [pool.submit(steps) for _ in range(4)]] == [320] * 4
 
 
 @pytest.mark.parametrize("threads", [-1, 1_025, 10**6])
@@ -189,7 +210,7 @@ def test_codec_argument_selects_the_codec_model() -> None:
     # The conventional codec adopts a lower target over up to a second, and exceeds it until then.
     sent = list(lockstep.gym.FEATURES).index("sent_bps")
     assert conventional[20:23, :, sent].mean() > 1.2 * functional[20:23, :, sent].mean()
-    with pytest.raises(ValueError, match=r"codec: `x264` is none of functional, conventional$"):
+    with pytest.raises(ValueError, match=r"codec: `x264` is none of functional, conventional, av1$"):
         gymnasium.make("lockstep/Call-v0", codec="x264")
 
 

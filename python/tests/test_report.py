@@ -1,5 +1,8 @@
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -241,6 +244,25 @@ def test_escape_sequences_of_a_file_name_are_not_printed(tmp_path: Path, capsys:
     error = capsys.readouterr().err
     assert "\x1b" not in error
     assert r"a\x1b[31m.json" in error
+    with pytest.raises(SystemExit):
+        main(["a.json", "--\x1b[31m"])
+    error = capsys.readouterr().err
+    assert "\x1b" not in error
+    assert r"--\x1b[31m" in error
+
+
+def test_wait_for_the_writer_of_a_fifo_is_announced(call: tuple[Path, Path], tmp_path: Path) -> None:
+    fifo = tmp_path / "call.json"
+    content = call[0].read_bytes()
+    call[0].unlink(missing_ok=True)
+    os.mkfifo(fifo)
+    words = [sys.executable, "-m", "lockstep.report", str(fifo), "--output", str(tmp_path / "report.html")]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as waiting:  # noqa: S603
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline().decode() == f"waiting for a writer of {fifo}: it is a FIFO\n"
+        fifo.write_bytes(content)
+        assert waiting.wait() == 0
+    assert (tmp_path / "report.html").exists()
 
 
 def test_endless_files_are_refused_with_their_limit(

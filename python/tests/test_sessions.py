@@ -240,6 +240,15 @@ def test_report_has_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFi
     assert "wifi" in err
 
 
+def test_escape_sequences_of_logs_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_log(tmp_path)
+    query = "SELECT 'a' || chr(27) || ']0;title' || chr(7) AS name FROM sessions LIMIT 1"
+    status, out, _ = run(capsys, "sql", tmp_path, query)
+    assert status == 0
+    assert r"a\x1b]0;title\x07" in out
+    assert "\x1b" not in out
+
+
 def test_sql_allows_only_one_select_over_the_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_log(tmp_path)
     query = "SELECT access, count(*) AS n FROM sessions GROUP BY 1 ORDER BY 1"

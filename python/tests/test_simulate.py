@@ -104,7 +104,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "seconds": {"seconds": 1.5},
     "seed": {"seed": 8},
     "reverse": {"reverse": "constant:50kbps"},
-    "queue": {"queue": "codel", "trace": "constant:100kbps"},
+    "queue": {"queue": "codel", "controller": "gcc", "trace": "constant:100kbps"},
     "ecn": {"ecn": True, "queue": "codel", "controller": "gcc", "trace": "constant:100kbps"},
     "queue_packets": {"queue_packets": 2, "trace": "constant:100kbps"},
     "queue_bytes": {"queue_bytes": 3_000, "trace": "constant:100kbps"},
@@ -323,6 +323,14 @@ def test_wrong_arguments_are_reported_in_one_line(arguments: dict[str, Any], mes
     with pytest.raises(ValueError, match=message) as caught:
         lockstep.simulate(**arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_folder_of_a_session_log_is_made_before_the_call(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"modelled": True, "seconds": 1.0}
+    with pytest.raises(OSError, match=r"session_log: cannot make the folder: File name too long: '.*\.\.\.'$"):
+        lockstep.simulate("constant:1mbps", **arguments, session_log=tmp_path / ("long" * 100))
+    with pytest.raises(ValueError, match=r"^session_log: cannot make the folder 'a.*: embedded null"):
+        lockstep.simulate("constant:1mbps", **arguments, session_log="a\0b")
 
 
 def test_clip_shorter_than_the_call_gives_a_warning(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 
 use lockstep_transport::{CodecId, Datagram, Payload, StateId, WireError};
 use lockstep_units::ByteCount;
+use lockstep_vp8::Effort;
 
 /// VP8 with pictures and bytes, the codec of this project.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +35,12 @@ pub trait Codec: Debug + Copy + 'static {
 
     /// Whether the codec has pixels.
     const HAS_PIXELS: bool;
+    /// Whether the encoder has effort levels.
+    const HAS_EFFORT: bool = false;
     /// Whether a driver of both ends may pass the sender's state to the receiver instead of decoding.
     const SHARES_STATES: bool;
+    /// Most states of sent frames that an encoder can keep, at least five.
+    const MAX_STATES: usize = usize::MAX;
 
     /// Pixels of a captured picture; none without pixels.
     fn pixels(picture: &Self::Picture) -> Option<&lockstep_vp8::Picture>;
@@ -118,6 +123,8 @@ pub trait FunctionalCodec: Codec {
 
     /// Sets whether pictures show a screen.
     fn set_screen(parameters: &mut Self::Parameters, is_screen: bool);
+    /// Sets the effort level of pictures.
+    fn set_effort(parameters: &mut Self::Parameters, effort: Effort);
     /// Number of luma samples of a picture.
     fn luma_samples(parameters: &Self::Parameters, picture: &Self::Picture) -> usize;
     /// Analyses `picture`, to be coded from `state`.

@@ -97,7 +97,8 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
         let key = quantizers.quantizer(true, sizes.key, sizes.fullness);
         self.wanted = Some(sizes);
         self.begun_at = Some(now);
-        let (arena, picture, parameters) = (self.arena.clone(), picture.clone(), self.parameters.clone());
+        let (arena, picture, mut parameters) = (self.arena.clone(), picture.clone(), self.parameters.clone());
+        C::set_effort(&mut parameters, request.effort);
         let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let quantizer = if C::is_key_frame(&analysis) { key } else { inter };

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_vp8::Effort;
 
 use crate::codec::{Candidate, Codec, Vp8};
 use crate::screen::SharpBudget;
@@ -97,18 +98,29 @@ type MenuWork<C> = dyn FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send;
 pub struct EncodeJob<C: Codec = Vp8> {
     work: Box<MenuWork<C>>,
     kind: EncodeWork,
+    effort: Effort,
 }
 
 impl<C: Codec> EncodeJob<C> {
     /// A job of kind `kind` that runs `work`.
     pub fn new(kind: EncodeWork, work: impl FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send + 'static) -> Self {
-        Self { work: Box::new(work), kind }
+        Self { work: Box::new(work), kind, effort: Effort::default() }
     }
 
     /// Kind of its work. Drivers in virtual time use it to look up the duration (`lockstep_sim::JobTimes`).
     #[must_use]
     pub fn kind(&self) -> EncodeWork {
         self.kind
+    }
+
+    /// Effort level of the picture.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    pub(crate) fn with_effort(self, effort: Effort) -> Self {
+        Self { effort, ..self }
     }
 
     /// Codes the menu.
@@ -138,12 +150,15 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     pub pacer_delay: Duration,
     /// Bytes in the pacer.
     pub queued: ByteCount,
+    /// Effort level of the encoder.
+    pub effort: Effort,
     /// Whether the picture may be skipped in favour of the next. False if a rate must be kept.
     pub may_wait: bool,
 }
 
 impl<'a, C: Codec> FrameRequest<'a, C> {
-    /// A request for a codec that follows a bit rate, with an empty pacer: no budget, and no skipped pictures.
+    /// A request for a codec that follows a bit rate, with an empty pacer: no budget, no skipped pictures,
+    /// and the fastest level.
     #[must_use]
     pub fn at_rate(now: Timestamp, picture: &'a C::Picture, source: StateId, target: Bitrate) -> Self {
         Self {
@@ -155,6 +170,7 @@ impl<'a, C: Codec> FrameRequest<'a, C> {
             target,
             pacer_delay: Duration::ZERO,
             queued: ByteCount::ZERO,
+            effort: Effort::default(),
             may_wait: false,
         }
     }

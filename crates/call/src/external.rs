@@ -241,7 +241,7 @@ pub struct ExternalEncoder {
 
 impl ExternalEncoder {
     /// The frame encoder of a sending end that codes with `encoder`. The hello contains `codec`, a number that the
-    /// application chooses for both ends. [`CodecId::VP8`] is reserved.
+    /// application chooses for both ends. [`CodecId::VP8`] and [`CodecId::AV1`] are reserved.
     #[must_use]
     pub fn new(codec: CodecId, encoder: impl PictureEncoder + 'static) -> Self {
         let recovery = encoder.recovery();

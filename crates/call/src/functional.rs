@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::MAX_QUANTIZER;
+use lockstep_vp8::{Effort, MAX_QUANTIZER};
 
-use crate::codec::{Candidate, FunctionalCodec, Vp8};
+use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
@@ -38,6 +38,14 @@ const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
 const MIDDLE_QUANTIZER: u8 = 64;
 /// Finest quantizer of frames; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
+/// The same with a trellis, which drops coefficients. Frames at this index have no more error than frames at
+/// [`FINEST_USEFUL_QUANTIZER`] without it. `lab: 2026-11-effort`.
+const FINEST_TRELLIS_QUANTIZER: u8 = 2;
+
+/// Finest quantizer of frames at `effort`.
+pub(crate) fn finest_quantizer<C: Codec>(effort: Effort) -> u8 {
+    if C::HAS_EFFORT && effort.has_trellis() { FINEST_TRELLIS_QUANTIZER } else { FINEST_USEFUL_QUANTIZER }
+}
 
 /// Default number of passes to fit a picture.
 pub const FIT_PASSES: u8 = 3;
@@ -112,6 +120,8 @@ pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
     dropper: FrameDropper,
     /// Budget of the present picture with sharp text, if it shows a screen.
     sharp: Option<SharpBudget>,
+    /// Finest quantizer of the present picture.
+    finest: u8,
     tuning: Tuning,
 }
 
@@ -124,17 +134,27 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
             C::Arena::default(),
             FrameDropper::new(tuning.frame_dropper, tuning.control.loss.frame_weight),
         );
-        Self { parameters, mode, states, curves: None, arena, dropper, sharp: None, tuning: *tuning }
+        Self {
+            parameters,
+            mode,
+            states,
+            curves: None,
+            arena,
+            dropper,
+            sharp: None,
+            finest: FINEST_USEFUL_QUANTIZER,
+            tuning: *tuning,
+        }
     }
 
     /// Whether a picture is skipped in favour of the next.
     fn drops(&mut self, now: Timestamp, inter: &SizeCurve, budget: ByteCount) -> bool {
         let Tuning { functional, screen, .. } = self.tuning;
         let Some(sharp) = self.sharp else {
-            return self.dropper.drops(now, first_quantizer(inter, budget, functional.aim));
+            return self.dropper.drops(now, first_quantizer(inter, budget, self.finest, functional.aim));
         };
         let most = sharp.most.max(budget);
-        let waits = sharp.grows && first_quantizer(inter, most, functional.aim) > screen.sharp;
+        let waits = sharp.grows && first_quantizer(inter, most, self.finest, functional.aim) > screen.sharp;
         self.dropper.drops_if(now, waits, screen.longest)
     }
 
@@ -154,8 +174,8 @@ fn estimate_at<C: FunctionalCodec>(analysis: &C::Analysis, quantizer: u8) -> Opt
 }
 
 /// Quantizer of the first pass towards a budget.
-fn first_quantizer(curve: &SizeCurve, budget: ByteCount, aim: f64) -> u8 {
-    curve.quantizer_for(aim * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
+fn first_quantizer(curve: &SizeCurve, budget: ByteCount, finest: u8, aim: f64) -> u8 {
+    curve.quantizer_for(aim * budget.as_f64()).max(finest)
 }
 
 /// First pass towards a budget. If its quantizer is far from that of `estimate`, it gets its own estimate. So the error
@@ -165,9 +185,10 @@ fn first_pass<C: FunctionalCodec>(
     curve: &SizeCurve,
     estimate: Option<SizeEstimate>,
     budget: ByteCount,
+    finest: u8,
     FunctionalConfig { aim, far, .. }: FunctionalConfig,
 ) -> Menu<C> {
-    let first = first_quantizer(curve, budget, aim);
+    let first = first_quantizer(curve, budget, finest, aim);
     let estimate = match estimate {
         Some(SizeEstimate { quantizer, .. }) if quantizer.abs_diff(first) > far => estimate_at::<C>(&analysis, first),
         near => near,
@@ -190,9 +211,10 @@ fn parallel_menu<C: FunctionalCodec>(
     analysis: &C::Analysis,
     curve: &SizeCurve,
     budget: f64,
+    finest: u8,
     runner: &dyn MenuRunner<C>,
 ) -> Vec<Candidate<C>> {
-    let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget).max(FINEST_USEFUL_QUANTIZER);
+    let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget).max(finest);
     let safe = curve.quantizer_for(PARALLEL_AIMS.1 * budget).max(main.saturating_add(1)).min(MAX_QUANTIZER);
     if safe == main { runner.run(analysis, &[main]) } else { runner.run(analysis, &[main, safe]) }
 }
@@ -202,16 +224,17 @@ fn serial_menu<C: FunctionalCodec>(
     analysis: &C::Analysis,
     mut curve: SizeCurve,
     budget: f64,
+    finest: u8,
     runner: &dyn MenuRunner<C>,
 ) -> Vec<Candidate<C>> {
-    let main = curve.quantizer_for(AIM * budget).max(FINEST_USEFUL_QUANTIZER);
+    let main = curve.quantizer_for(AIM * budget).max(finest);
     let mut candidates = runner.run(analysis, &[main]);
     let Some(size) = candidates.first().map(|first| first.size().as_f64()) else { return candidates };
     curve.pass_through(main, size);
     let second = if size > budget {
         curve.quantizer_for(AIM * budget).max(main.saturating_add(1))
     } else if size < GOOD_FILL * budget {
-        curve.quantizer_for(AIM * budget).min(main.saturating_sub(1)).max(FINEST_USEFUL_QUANTIZER)
+        curve.quantizer_for(AIM * budget).min(main.saturating_sub(1)).max(finest)
     } else {
         curve.quantizer_for(SAFE_AIM * budget).max(main.saturating_add(1))
     };
@@ -231,10 +254,12 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
-        let FrameRequest { now, picture, source, budget, sharp, may_wait, .. } = *request;
+        let FrameRequest { now, picture, source, budget, sharp, may_wait, effort, .. } = *request;
         let (source, state) = self.states.source(source);
         let (mut parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         C::set_screen(&mut parameters, sharp.is_some());
+        C::set_effort(&mut parameters, effort);
+        self.finest = finest_quantizer::<C>(effort);
         self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));
@@ -244,7 +269,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
             return None;
         }
         let (arena, picture) = (self.arena.clone(), picture.clone());
-        let (sharp, screen) = (self.sharp, self.tuning.screen);
+        let (sharp, screen, finest) = (self.sharp, self.tuning.screen, self.finest);
         let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let curve = curves.get(C::is_key_frame(&analysis));
@@ -255,11 +280,13 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
                 sharp.budget(screen, &curve, (screen.sharp, size), budget)
             });
             let menu = match mode {
-                MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget, config),
+                MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget, finest, config),
                 MenuMode::Serial => {
-                    Menu::of(serial_menu(&analysis, curve.into_owned(), budget.as_f64(), runner), estimate)
+                    Menu::of(serial_menu(&analysis, curve.into_owned(), budget.as_f64(), finest, runner), estimate)
                 }
-                MenuMode::Parallel => Menu::of(parallel_menu(&analysis, &curve, budget.as_f64(), runner), estimate),
+                MenuMode::Parallel => {
+                    Menu::of(parallel_menu(&analysis, &curve, budget.as_f64(), finest, runner), estimate)
+                }
             };
             menu.ready_for(budget)
         });
@@ -284,7 +311,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         let budget = self.budget_after(&menu, budget);
         let good = menu.candidates.iter().any(|candidate| {
             let filling = candidate.size().as_f64() >= self.tuning.functional.enough_fill * budget.as_f64();
-            candidate.size() <= budget && (filling || candidate.quantizer <= FINEST_USEFUL_QUANTIZER)
+            candidate.size() <= budget && (filling || candidate.quantizer <= self.finest)
         });
         if good || menu.candidates.len() >= passes || budget == ByteCount::ZERO {
             return Err(menu);

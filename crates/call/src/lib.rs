@@ -6,6 +6,7 @@ mod announced;
 mod codec;
 mod conventional;
 mod distribution;
+mod effort;
 mod encoder;
 mod external;
 mod frame_dropper;
@@ -30,6 +31,7 @@ pub use announced::announced;
 pub use codec::{Candidate, Codec, FunctionalCodec, PictureCodec, Vp8};
 pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
 pub use distribution::{DelayScores, Distribution, MAX_EXACT_VALUES, mean, quantile};
+pub use effort::Preset;
 pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use external::{
     EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,

@@ -67,6 +67,9 @@ pub struct FrameRecord {
     /// Number of its parity datagrams.
     #[serde(default)]
     pub parity: Option<u16>,
+    /// Effort level of the encoder, from 0; none for codecs without levels.
+    #[serde(default)]
+    pub effort: Option<u8>,
     /// Time when the encoder started with the picture.
     pub encode_started_at: Option<Timestamp>,
     /// Time when a candidate was chosen and passed to the transport.
@@ -114,6 +117,7 @@ impl FrameRecord {
             state_size: None,
             fragments: None,
             parity: None,
+            effort: None,
             encode_started_at: None,
             sent_at: None,
             completed_at: None,

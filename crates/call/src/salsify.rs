@@ -159,7 +159,8 @@ impl<C: FunctionalCodec> FrameEncoder<C> for SalsifyEncoder<C> {
             return None;
         };
         let (source, state) = self.states.source(request.source);
-        let (arena, picture, parameters) = (self.arena.clone(), request.picture.clone(), self.parameters.clone());
+        let (arena, picture, mut parameters) = (self.arena.clone(), request.picture.clone(), self.parameters.clone());
+        C::set_effort(&mut parameters, request.effort);
         let budget = request.budget;
         let job = EncodeJob::new(self.versions.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);

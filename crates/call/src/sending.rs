@@ -13,7 +13,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver, Traits};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, Latency, LimitedBy, PathObserver, Traits};
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
     Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, VideoFormat, WireError,
@@ -21,6 +21,7 @@ use lockstep_transport::{
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Codec, Vp8};
+use crate::effort::{EffortControl, Preset};
 use crate::encoder::{EncodeJob, FrameEncoder};
 use crate::narrow::NarrowPathShares;
 use crate::open_records::OpenRecords;
@@ -101,6 +102,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Whether the end does only what a published system does.
     is_as_published: bool,
     encoder: Box<dyn FrameEncoder<C>>,
+    effort: EffortControl,
     waiting: Option<(u64, C::Picture)>,
     encoding: Option<Encoding<C::Picture>>,
     refinement: Option<EncodeJob<C>>,
@@ -132,6 +134,7 @@ impl<C: Codec> SendingEnd<C> {
     ) -> Self {
         (transport.recovery, transport.codec) = (encoder.recovery(), encoder.codec());
         transport.tuning = tuning.transport;
+        transport.retained_states = transport.retained_states.min(C::MAX_STATES);
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;
         let frame_interval = format.frame_interval();
@@ -153,6 +156,7 @@ impl<C: Codec> SendingEnd<C> {
             controller,
             is_as_published: false,
             encoder,
+            effort: EffortControl::new(Preset::default(), Latency::default()),
             waiting: None,
             encoding: None,
             refinement: None,
@@ -183,6 +187,14 @@ impl<C: Codec> SendingEnd<C> {
     pub fn set_max_bitrate(&mut self, ceiling: Option<Bitrate>) {
         self.has_automatic_ceiling = false;
         self.set_ceiling(ceiling);
+    }
+
+    /// The same end with another choice of the encoder's effort than [`Preset::Auto`] for [`Latency::Balanced`]. Codecs
+    /// without effort levels ignore it.
+    #[must_use]
+    pub fn with_preset(mut self, preset: Preset, latency: Latency) -> Self {
+        self.effort = EffortControl::new(preset, latency);
+        self
     }
 
     /// The same end without the rules that Lockstep adds to a published system: limits by path, ceiling and probes

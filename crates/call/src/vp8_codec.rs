@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Arena, Content, Encoded, Fitting, Parameters, Picture, State, decode_in};
+use lockstep_vp8::{Analysis, Arena, Content, Effort, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
 use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
 
@@ -29,6 +29,7 @@ impl Codec for Vp8 {
     type Fitting = Box<Fitting<'static>>;
 
     const HAS_PIXELS: bool = true;
+    const HAS_EFFORT: bool = true;
     const SHARES_STATES: bool = true;
 
     fn pixels(picture: &Picture) -> Option<&Picture> {
@@ -89,6 +90,10 @@ impl FunctionalCodec for Vp8 {
 
     fn set_screen(parameters: &mut Parameters, is_screen: bool) {
         parameters.content = if is_screen { Content::Screen } else { Content::Camera };
+    }
+
+    fn set_effort(parameters: &mut Parameters, effort: Effort) {
+        parameters.effort = effort;
     }
 
     fn luma_samples(_parameters: &Parameters, picture: &Picture) -> usize {

@@ -33,6 +33,7 @@ mod sound_file;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::builder::Styles;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use lockstep_control::Controllers;
@@ -117,9 +118,22 @@ fn with_negative_values(command: clap::Command) -> clap::Command {
     command.mut_args(takes).mut_subcommands(with_negative_values)
 }
 
+/// Prints help, or the `error` of a wrong command line. Control characters of an error are shown as escapes.
+fn refused(error: clap::Error, words: Vec<OsString>) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    // Colours are control sequences, too, so the same error is made without them.
+    let plain = with_negative_values(command_line()).styles(Styles::plain());
+    let parsed = plain.try_get_matches_from(words).and_then(|matches| Arguments::from_arg_matches(&matches));
+    let error = parsed.err().unwrap_or(error);
+    eprint_line!("{}", error.render().ansi().to_string().trim_end());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
 /// Runs the command line `words`, whose first word is the program's name, with `controllers` known by name.
 ///
-/// A wrong command line ends the process.
+/// A request for help ends the process.
 pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     #[cfg(not(feature = "lab"))]
@@ -127,8 +141,14 @@ pub fn run(words: impl IntoIterator<Item = OsString>, controllers: &Controllers)
         eprint_line!("lockstep: {error}");
         return ExitCode::from(2);
     }
-    let matches = with_negative_values(command_line()).get_matches_from(words);
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = match with_negative_values(command_line()).try_get_matches_from(&words) {
+        Ok(matches) => matches,
+        Err(error) => return refused(error, words),
+    };
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => return refused(error, words),
+    };
     let result = match arguments.command {
         Command::Calls(command) => command.run(controllers),
         Command::Files(command) => command.run(),

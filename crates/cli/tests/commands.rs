@@ -148,6 +148,63 @@ fn only_the_conventional_codec_retransmits() {
     assert!(retransmitted("conventional") > 0);
 }
 
+#[cfg(unix)]
+#[test]
+fn wait_for_the_other_end_of_a_fifo_is_announced() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let folder = tempfile::tempdir().unwrap();
+    let pictures = [b"YUV4MPEG2 W4 H2 F10:1\nFRAME\n".as_slice(), &[7; 12]].concat();
+    fs::write(folder.path().join("a.y4m"), &pictures).unwrap();
+    let fifos = ["in.y4m", "in.mkv", "in.ivf", "in.up", "out.ivf"];
+    assert!(Command::new("mkfifo").args(fifos).current_dir(folder.path()).status().expect("there is mkfifo").success());
+    let short = ["--seconds", "1"];
+    let cases: [(&[&str], &str, &str); 6] = [
+        (&["encode", "in.y4m", "a.ivf", "--quantizer", "20"], "writer", "in.y4m"),
+        (&["decode", "in.ivf", "--md5"], "writer", "in.ivf"),
+        (&["simulate", "--clip", "in.y4m"], "writer", "in.y4m"),
+        (&["simulate", "--clip", "in.mkv"], "writer", "in.mkv"),
+        (&["simulate", "--clip", "generated:64x48@30", "--trace", "in.up"], "writer", "in.up"),
+        (&["encode", "a.y4m", "out.ivf", "--quantizer", "20"], "reader", "out.ivf"),
+    ];
+    for (words, partner, name) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        command.args(words).args(short.iter().filter(|_| words[0] == "simulate")).current_dir(folder.path());
+        let mut waiting = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(waiting.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("waiting for a {partner} of {name}: it is a FIFO\n"), "{words:?}");
+        if words[..2] == ["encode", "in.y4m"] {
+            fs::write(folder.path().join(name), &pictures).unwrap();
+            assert!(waiting.wait().unwrap().success() && folder.path().join("a.ivf").exists());
+        } else {
+            waiting.kill().unwrap();
+            waiting.wait().unwrap();
+        }
+    }
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(["decode", "in.ivf", "--md5"])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Opening waits for the reader.
+    let writer = fs::File::options().write(true).open(folder.path().join("in.ivf")).unwrap();
+    let mut line = String::new();
+    BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "waiting for data from in.ivf: its writer has sent nothing\n");
+    drop(writer);
+    assert!(!waiting.wait().unwrap().success(), "an empty file is no IVF");
+    let sweep = ["sweep", "--output", "rows.parquet", "--fresh", "--traces", "constant:1mbps", "--seconds", "1"];
+    assert!(Command::new("mkfifo").arg(folder.path().join("rows.parquet.journal")).status().unwrap().success());
+    let refused = Command::new(env!("CARGO_BIN_EXE_lockstep")).args(sweep).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("rows.parquet.journal: it is not a regular file"), "{said}");
+}
+
 #[test]
 fn frames_that_cannot_be_decoded_are_counted_on_one_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,6 +295,13 @@ fn escape_sequences_of_files_never_reach_the_terminal() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("red") && said.contains("title"), "{said}");
     assert!(!said.contains(['\x1b', '\x07']), "{said:?}");
+    // As on a terminal, clap passes on everything then.
+    let words = ["simulate", "--seconds", "1\x1b]0;title\x07"];
+    let output = Command::new(env!("CARGO_BIN_EXE_lockstep")).args(words).env("CLICOLOR_FORCE", "1").output();
+    let output = output.expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(r"1\u{1b}]0;title\u{7}") && !said.contains(['\x1b', '\x07']), "{said:?}");
 }
 
 #[test]

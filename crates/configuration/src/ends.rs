@@ -137,7 +137,7 @@ impl ControlSettings {
     ) -> Result<SendingEnd> {
         let setup = self.live_setup(format)?;
         let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
-        let encoder = self.encoder(format.frame_interval());
+        let encoder = self.encoder(format.frame_interval())?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
@@ -148,25 +148,29 @@ impl ControlSettings {
         setup: &ControllerSetup,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<SendingEnd> {
-        let encoder = self.encoder(format.frame_interval());
+        let encoder = self.encoder(format.frame_interval())?;
         let controller = self.controller(setup, recorder)?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
-    /// Encoder of pictures that arrive every `frame_interval`.
-    pub(crate) fn encoder(&self, frame_interval: Duration) -> Box<dyn FrameEncoder> {
-        let parameters = Parameters { preset: self.preset, ..Parameters::default() };
-        match self.codec {
+    /// VP8 encoder of pictures that arrive every `frame_interval`.
+    ///
+    /// # Errors
+    /// If the codec is AV1.
+    pub(crate) fn encoder(&self, frame_interval: Duration) -> Result<Box<dyn FrameEncoder>> {
+        let parameters = Parameters::default();
+        Ok(match self.codec {
             CodecKind::Functional => {
                 // A key frame would discard scenes that may return, and this codec can start without one.
                 let parameters = Parameters { frame_kind: FrameKind::Inter, ..parameters };
                 if let Some(versions) = self.salsify_versions() {
-                    return Box::new(SalsifyEncoder::<Vp8>::new(parameters, versions, frame_interval));
+                    return Ok(Box::new(SalsifyEncoder::<Vp8>::new(parameters, versions, frame_interval)));
                 }
                 Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu, &self.tuning.tuning()))
             }
             CodecKind::Conventional => Box::new(ConventionalEncoder::<Vp8>::new(parameters, frame_interval)),
-        }
+            CodecKind::Av1 => bail!("codec av1: only `lockstep simulate` with two ends has it so far"),
+        })
     }
 
     /// Setup of a sending end's controller.
@@ -193,7 +197,10 @@ impl ControlSettings {
         transport.estimator = self.controller.algorithm().estimator_kind().number();
         let tuning = self.tuning.tuning();
         let ceiling = self.max_bitrate.ceiling(format, &tuning.control.ceiling);
-        let end = SendingEnd::new(transport, controller, encoder, &tuning).with_max_bitrate(ceiling);
+        let latency = self.controller.latency().unwrap_or_default();
+        let end = SendingEnd::new(transport, controller, encoder, &tuning)
+            .with_max_bitrate(ceiling)
+            .with_preset(self.preset, latency);
         if self.salsify_versions().is_some() { end.as_published() } else { end }
     }
 

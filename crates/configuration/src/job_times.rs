@@ -16,7 +16,7 @@ impl ControlSettings {
             return versions.first_work();
         }
         match self.codec {
-            CodecKind::Functional => self.menu.first_work(),
+            CodecKind::Functional | CodecKind::Av1 => self.menu.first_work(),
             CodecKind::Conventional => EncodeWork::OneFrame,
         }
     }
@@ -27,10 +27,15 @@ impl CallSettings {
     #[must_use]
     pub fn job_times(&self, pixels: usize) -> (JobTimes, CodingTimes) {
         let EncodeTimeSettings { model, menu, .. } = &self.encode_time;
-        let measured = model.job_times(self.control.preset, pixels);
-        let given = |menu: &Milliseconds| measured.scaled_to(EncodeWork::SerialMenu, menu.get());
+        // With an automatic preset, the first picture and those of a busy encoder have this level.
+        let first = self.control.preset.first_level();
+        let measured = match self.control.codec {
+            CodecKind::Av1 => model.av1_job_times(pixels),
+            CodecKind::Functional | CodecKind::Conventional => model.job_times(pixels),
+        };
+        let given = |menu: &Milliseconds| measured.scaled_to(EncodeWork::SerialMenu, first, menu.get());
         let times = menu.as_ref().map_or(measured, given);
-        let milliseconds = |work| times.of(work).as_secs_f64() * 1e3;
+        let milliseconds = |work| times.of(work, first).as_secs_f64() * 1e3;
         let record = CodingTimes {
             machine: model.machine.clone(),
             first_job_ms: milliseconds(self.control.first_work()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use lockstep_call::{CallSound, SoundPlayer};
 use lockstep_control::{Controller, ControllerSetup, Gcc, GccSettings};
@@ -26,14 +26,18 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl ControlSettings {
     /// Kind of codec that the model replaces.
-    pub(crate) fn modelled_codec(&self) -> ModelledCodec {
+    ///
+    /// # Errors
+    /// If the codec has no model.
+    pub(crate) fn modelled_codec(&self) -> Result<ModelledCodec> {
         if let Some(versions) = self.salsify_versions() {
-            return ModelledCodec::Salsify(versions);
+            return Ok(ModelledCodec::Salsify(versions));
         }
-        match self.codec {
+        Ok(match self.codec {
             CodecKind::Functional => ModelledCodec::Functional(self.menu),
             CodecKind::Conventional => ModelledCodec::Conventional,
-        }
+            CodecKind::Av1 => bail!("codec av1: it has no model; simulate the call with pixels"),
+        })
     }
 }
 
@@ -52,7 +56,7 @@ impl CallSettings {
     /// If the clip or the trace cannot be opened, or the link is invalid.
     pub fn qoe_bound(&self, model: &CodecModel) -> Result<Option<QoeBound>> {
         let (format, clip) = self.modelled_clip(model)?;
-        let codec = self.control.modelled_codec();
+        let codec = self.control.modelled_codec()?;
         let (link, _) = self.link.links::<()>()?;
         let (job_times, _) = self.job_times(format.width * format.height);
         let call = BoundedCall {
@@ -61,7 +65,7 @@ impl CallSettings {
             frame_rate: format.frame_rate,
             length: self.length.get(),
             payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
-            encode_time: job_times.of(codec.first_work()),
+            encode_time: job_times.of(codec.first_work(), self.control.preset.first_level()),
             decode_time: self.decode_time.get(),
             finest: codec.finest_quantizer(),
             // With sound, a newer picture may replace one that waits for its sound.
@@ -110,7 +114,7 @@ pub fn simulate_modelled_with(
     observers: Observers,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let codec = settings.control.modelled_codec();
+    let codec = settings.control.modelled_codec()?;
     let mut simulated = run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)?;
     if settings.bound {
         let bound = settings.qoe_bound(model)?;

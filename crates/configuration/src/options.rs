@@ -15,11 +15,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::Value;
 
-use lockstep_call::{FIT_PASSES, MenuMode};
+use lockstep_call::{FIT_PASSES, MenuMode, Preset};
 use lockstep_control::{Algorithm, GracePeriod, Latency};
 use lockstep_link::{GilbertElliott, LossInterval, Reordering};
 use lockstep_transport::FeedbackInterval;
-use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
@@ -441,6 +440,12 @@ impl CallArguments {
         clashes("two_way", "estimator", self.two_way == Some(true) && self.estimator.is_some())?;
         clashes("queue_bytes", "queue_packets", self.queue_bytes.is_some() && self.queue_packets.is_some())?;
         self.check_as_published()?;
+        let passes = self.fit_passes.map_or(0, |passes| usize::from(passes.get()));
+        if self.codec == Some(CodecKind::Av1) && passes > lockstep_av1::MAX_CANDIDATES {
+            let most = lockstep_av1::MAX_CANDIDATES;
+            let problem = format!("the codec av1 has slots for {most} candidates of a picture, got {passes}");
+            return Err(OptionError::Value { name: "fit_passes", problem });
+        }
         let fits = self.menu.is_none_or(|menu| menu == MenuKind::Fit);
         clashes("fit_passes", "menu", self.fit_passes.is_some() && !fits)
     }

@@ -123,7 +123,7 @@ pub fn simulate_room(
 ) -> Result<RoomReport<CallSettings>> {
     if room.call.modelled {
         let model = CodecModel::built_in()?;
-        let codec = room.call.control.modelled_codec();
+        let codec = room.call.control.modelled_codec()?;
         run(room, |settings| settings.modelled_coding(&model, codec), observer, progress)
     } else {
         run(room, |settings| settings.coding(None), observer, progress)
@@ -156,7 +156,9 @@ fn run<C: Codec>(
         let mut call = CallFlow::new(sender, receiver, source, options.call());
         let [(uplink, _), _] = settings.link.configs();
         let floor = VideoDelayFloor::new(&uplink, Timestamp::ZERO);
-        call.compare_with(floor.with_coding(job_times.of(first_work), decode_time));
+        call.compare_with(
+            floor.with_coding(job_times.of(first_work, settings.control.preset.first_level()), decode_time),
+        );
         if let Some(sound) = sound {
             call.add_sound(sound);
         }

@@ -3,7 +3,9 @@
 use anyhow::Result;
 use std::collections::BTreeMap;
 
-use lockstep_call::{CallSound, Codec, EncodeWork, FrameEncoder, ReceivingEnd, SendingEnd, SoundPlayer, Voice, Vp8};
+use lockstep_call::{
+    CallSound, Codec, EncodeWork, FrameEncoder, PictureCodec, ReceivingEnd, SendingEnd, SoundPlayer, Voice, Vp8,
+};
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, ControllerSetup, Failure, KnownPath, Latency, RateBounds};
 use lockstep_hosted::EstimatorHost;
@@ -101,12 +103,21 @@ impl CallSettings {
         Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
     }
 
-    /// Coding with pixels and the real codec; the sound plays into `sink`.
+    /// Coding with pixels and VP8; the sound plays into `sink`.
     pub(crate) fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8>> {
+        self.coding_by(|format| self.control.encoder(format.frame_interval()), self.control.first_work(), sink)
+    }
+
+    /// Coding with pixels and the encoder that `encoder` makes for their format; the sound plays into `sink`.
+    pub(crate) fn coding_by<C: PictureCodec>(
+        &self,
+        encoder: impl FnOnce(&VideoFormat) -> Result<Box<dyn FrameEncoder<C>>>,
+        first_work: EncodeWork,
+        sink: Option<Box<dyn SoundSink>>,
+    ) -> Result<Coding<C>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
-        let encoder = self.control.encoder(source.format().frame_interval());
+        let encoder = encoder(&source.format())?;
         let feedback = self.feedback();
-        let first_work = self.control.first_work();
         Ok(Coding { source, encoder, first_work, controller: None, feedback, sound: self.sound(sink)? })
     }
 }
@@ -231,7 +242,7 @@ pub(crate) fn run<C: Codec>(
     let options =
         SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
-        .with_coding(job_times.of(first_work), options.decode_time);
+        .with_coding(job_times.of(first_work, settings.control.preset.first_level()), options.decode_time);
     let path = known_path(forward.config(), Timestamp::ZERO);
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse, &failure)).transpose()?;
     let Observers { frames, session, opposite_session, decisions, .. } = observers;

@@ -238,7 +238,7 @@ fn real_call(
     let sender = control.sending_end_of(&format, seed as u32, &setup, None)?;
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
-    let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
+    let job_times = EncodeTime::built_in()?.job_times(format.width * format.height);
     let setting = CallFlowOptions { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.estimator(bounds)?);
     let call = CallFlow::new(sender, receiver, source, setting);
@@ -254,14 +254,14 @@ fn modelled_call(
 ) -> Result<AnyFlow> {
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
-    let job_times = EncodeTime::built_in()?.job_times(control.preset, pixels);
+    let job_times = EncodeTime::built_in()?.job_times(pixels);
     let frame_rate = FrameRate::default();
     let format = VideoFormat { width: MODELLED_SIZE.0, height: MODELLED_SIZE.1, frame_rate };
     let setting = ModelledSetting {
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
         job_times,
         decode_time: DECODE_TIME,
-        codec: control.modelled_codec(),
+        codec: control.modelled_codec()?,
         ceiling: Some(ceiling(control, &format, bounds)),
         activity: activity.clone(),
         tuning: control.tuning.tuning(),

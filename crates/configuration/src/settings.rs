@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use lockstep_call::MenuMode;
+use lockstep_call::{MenuMode, Preset};
 use lockstep_control::{Algorithm, AlgorithmError, Controllers, GracePeriod, Latency, Registration};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, QueueConfig, REVERSE_CAPACITY,
     Reordering, Trace,
 };
 use lockstep_units::ByteCount;
-use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
 use crate::coding_time::EncodeTimeSettings;
@@ -400,10 +399,12 @@ impl CallArguments {
         if self.model.is_some() && !algorithm.takes_model() {
             return Err(OptionError::Controller { name: "model", takes: LEARNED, controller: algorithm }.into());
         }
+        // Published systems have one effort.
+        let published = self.as_published.map(|_| Preset::REAL_TIME);
         Ok(ControlSettings {
             codec: there(given.codec.or(usual.codec))?,
             menu,
-            preset: there(self.preset.or(usual.preset))?,
+            preset: there(self.preset.or(published).or(usual.preset))?,
             as_published: self.as_published,
             controller: ControllerChoice::new(algorithm, self.latency, given.grace_period)?,
             model: self.model.as_deref().map(ModelFile::open).transpose()?,

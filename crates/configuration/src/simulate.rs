@@ -1,14 +1,17 @@
 //! Runs calls in virtual time, with or without pixels.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use lockstep_call::{EncodeWork, FrameEncoder, Vp8};
+use lockstep_av1::{Av1, Av1Parameters};
+use lockstep_call::{EncodeWork, FrameEncoder, FunctionalEncoder, Vp8};
+use lockstep_control::Failure;
 use lockstep_hosted::EstimatorHost;
-use lockstep_media::{VideoFormat, open_source};
-use lockstep_sim::{CodecModel, StopReason};
+use lockstep_media::VideoFormat;
+use lockstep_sim::{CodecModel, SimulationError, StopReason};
 
 use crate::modelled::simulate_modelled_with;
-use crate::run::{Coding, Observers, Simulated, SimulationStatus, run};
+use crate::options::CodecKind;
+use crate::run::{Observers, Simulated, SimulationStatus, run};
 use crate::settings::CallSettings;
 
 /// Runs the simulation of `settings`. `progress` is called once per frame interval, and may end it.
@@ -34,13 +37,35 @@ pub fn simulate_coded_by(
     encoder: impl Fn(&VideoFormat) -> Result<Box<dyn FrameEncoder>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let coding = |settings: &CallSettings| {
-        let source = open_source(settings.clip.as_str(), &settings.source_options())?;
-        let encoder = encoder(&source.format())?;
-        let feedback = settings.feedback();
-        Ok(Coding { source, encoder, first_work, controller: None, feedback, sound: settings.sound(None)? })
-    };
+    let coding = |settings: &CallSettings| settings.coding_by(&encoder, first_work, None);
     run::<Vp8>(settings, coding, None, Observers::default(), progress)
+}
+
+/// Runs the simulation of `settings` with AV1.
+fn simulate_av1(
+    settings: &CallSettings,
+    host: Option<Box<dyn EstimatorHost>>,
+    mut observers: Observers,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    Av1::check().context("codec av1")?;
+    if settings.encode_time.model.av1.is_empty() {
+        bail!("codec av1: the encode times contain none of AV1; `lockstep bench encode-time` measures them");
+    }
+    let (failure, control) = (Failure::default(), &settings.control);
+    let encoder = |_: &VideoFormat| {
+        let parameters = Av1Parameters { failure: failure.clone() };
+        let encoder = FunctionalEncoder::<Av1>::new(parameters, control.menu, &control.tuning.tuning());
+        Ok(Box::new(encoder) as Box<dyn FrameEncoder<Av1>>)
+    };
+    let mut sound = observers.sound.take();
+    let coding = |settings: &CallSettings| settings.coding_by(encoder, control.first_work(), sound.take());
+    let simulated = run(settings, coding, host, observers, |status| {
+        failure.check()?;
+        progress(status)
+    })?;
+    failure.check().map_err(SimulationError::Stopped)?;
+    Ok(simulated)
 }
 
 /// Runs [`simulate`] with the estimator of `host`, if given, instead of that of `settings`, and with `observers`.
@@ -60,6 +85,10 @@ pub fn simulate_with(
     }
     if settings.bound {
         bail!("bound: only modelled calls have an upper bound on QoE_d; run a modelled call, or leave `bound` out");
+    }
+    if settings.control.codec == CodecKind::Av1 {
+        observers.sound = sound;
+        return simulate_av1(settings, host, observers, progress);
     }
     // The sink receives the sound of the first direction.
     run(settings, |settings| settings.coding(sound.take()), host, observers, progress)

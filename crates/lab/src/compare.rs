@@ -172,7 +172,9 @@ pub fn both_ways(settings: &CallSettings) -> Result<LiveAndSimulated> {
     let time = |time: Duration| Milliseconds::new(time).map_err(Error::msg);
     let format = source_format(settings.clip.as_str(), &SourceOptions::default())?;
     let (measured, _) = settings.job_times(format.width * format.height);
-    let menu = first_job_ms.map(|time| measured.scaled_to(first_work, duration(time)).serial_menu);
+    let level = settings.control.preset.first_level();
+    let menu = first_job_ms
+        .map(|time| measured.scaled_to(first_work, level, duration(time)).of(EncodeWork::SerialMenu, level));
     let settings = CallSettings {
         encode_time: EncodeTimeSettings { menu: menu.map(time).transpose()?, ..settings.encode_time.clone() },
         decode_time: time(duration(decode_ms.unwrap_or(0.0)))?,

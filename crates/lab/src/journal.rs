@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -54,6 +54,10 @@ impl Journal {
             // A killed writer may leave a truncated last line.
             let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
             measured = lines.map(|line| (line.key, line.value)).collect();
+        }
+        // Opening a FIFO would wait for a reader.
+        if is_special(&path) {
+            bail!("cannot write {}: it is not a regular file", path.display());
         }
         let mut options = OpenOptions::new();
         let options = if fresh { options.write(true).truncate(true) } else { options.append(true) };

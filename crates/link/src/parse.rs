@@ -115,7 +115,7 @@ impl Trace {
         let failed =
             |error: std::io::Error| TraceError::Read { path: path.display().to_string(), message: error.to_string() };
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(failed)?;
+        let file = lockstep_units::open_input(path).map_err(failed)?;
         file.take(MAX_INPUT as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         Self::from_bytes(&bytes)
     }

@@ -47,11 +47,12 @@ pub struct CallOptions<C: PictureCodec = Vp8> {
     /// One half per video stream that may arrive; streams take them in the order of their announcement. A call with
     /// more streams is refused.
     pub receiving: Vec<Receiving<C>>,
-    /// How long pictures are sent after the other end has joined; `None` sends until the source ends. A joiner without
-    /// a [`CallOptions::wait_limit`] starts at once, so the call ends even if nobody answers.
+    /// How long pictures are sent after the other end has joined; `None` sends until the source ends.
     pub length: Option<Duration>,
     /// Longest wait for the other end; `None` waits for ever.
     pub wait_limit: Option<Duration>,
+    /// Starts the source before the other end has joined. A call over a dead link then ends after its length.
+    pub starts_at_once: bool,
     /// Longest silence of the other end during the call; `None` means no limit.
     pub idle_limit: Option<Duration>,
     /// The call ends when this returns `true`.
@@ -167,8 +168,8 @@ fn join(
 /// The call ends when its time is up or the source ends. It ends when the other end closes it or is silent for too long. It also
 /// ends when the user stops it or closes the window. This end then informs the other one.
 pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mut impl CallObserver<C>) -> Finished<C> {
-    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, freshness, stop, handle, qlog } =
-        options;
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, starts_at_once, .. } = options;
+    let CallOptions { idle_limit, freshness, stop, handle, qlog, .. } = options;
     if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
         observer.event(CallEvent::Warning(warning));
     }
@@ -186,7 +187,6 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
     let names = sending.iter().map(|half| half.name.clone()).collect();
     let mut spare = VecDeque::from(receiving);
     let first = spare.pop_front();
-    let waits = matches!(peer, RemoteEnd::At(_));
     let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
         let readers = sockets.read(clock, &events, Some(&connection.gate()), LoopEvent::Network)?;
         Ok((connection, sockets, readers))
@@ -246,7 +246,7 @@ pub fn run<C: PictureCodec>(clock: Clock, options: CallOptions<C>, observer: &mu
         started,
         begun: None,
     };
-    if !waits && wait_limit.is_none() {
+    if starts_at_once {
         call.begin(started);
     }
     let result = call.run(observer);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lockstep_call::{ReceivingEnd, SerialMenu};
+use lockstep_call::{Preset, ReceivingEnd, SerialMenu};
 use lockstep_control::{Controller, ControllerSetup, Latency};
 use lockstep_live::{
     CallEvent, CallHandle, CallKind, CallObserver, CallOptions, Ended, Freshness, Identity, Listener, LiveError,
@@ -19,7 +19,7 @@ use lockstep_media::{FrameRate, Sink, SinkError, Source, SourceError, VideoForma
 use lockstep_socket::{Clock, SystemError};
 use lockstep_sound::{DiscardSoundSink, SoundSink, SoundSource};
 use lockstep_units::{Bitrate, Timestamp};
-use lockstep_vp8::{Picture, Preset};
+use lockstep_vp8::Picture;
 
 use crate::options::{ReceiveOptions, SendOptions};
 use crate::queue::Queue;
@@ -498,6 +498,7 @@ impl Runner {
             receiving,
             length: None,
             wait_limit: self.builder.wait_limit,
+            starts_at_once: false,
             idle_limit: self.builder.idle_limit,
             freshness: std::mem::take(&mut self.freshness),
             stop: Box::new(move || shared.leaves.load(Ordering::Relaxed)),

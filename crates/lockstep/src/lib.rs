@@ -82,7 +82,7 @@ mod queue;
 mod streams;
 
 pub use call::{Call, CallBuilder};
-pub use lockstep_call::{ReceivingEnd, SendingEnd};
+pub use lockstep_call::{Preset, ReceivingEnd, SendingEnd};
 pub use lockstep_control::{FlowGroup, Latency, LimitedBy};
 pub use lockstep_live::{
     CallEvent as Event, CallKind, Delivery, Ended, Identity, Input, ListenerKey, LiveError as Error, MAX_LATEST_BYTES,
@@ -104,7 +104,7 @@ pub use lockstep_sound::{
 pub use lockstep_sound::{ProcessingSettings, processed};
 pub use lockstep_transport::SoundPacket;
 pub use lockstep_units::{Bitrate, ByteCount, Timestamp};
-pub use lockstep_vp8::{Picture, PictureError, Preset};
+pub use lockstep_vp8::{Effort, Picture, PictureError};
 pub use options::{ReceiveOptions, SendOptions};
 pub use streams::{SentStream, Stream};
 

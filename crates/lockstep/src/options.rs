@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockstep_call::{
     Codec, External, ExternalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, PictureDecoder, PictureEncoder,
-    ReceivingEnd, SendingEnd, Tuning, Vp8, announced,
+    Preset, ReceivingEnd, SendingEnd, Tuning, Vp8, announced,
 };
 use lockstep_control::{
     Algorithm, Controller, ControllerSetup, Estimator, EstimatorKind, FlowGroup, GracePeriod, Latency, RateBounds,
@@ -14,7 +14,7 @@ use lockstep_control::{
 use lockstep_media::VideoFormat;
 use lockstep_transport::{CodecId, ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
-use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters, Preset};
+use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters};
 
 use lockstep_live::LiveError;
 
@@ -162,7 +162,8 @@ impl SendOptions {
     }
 
     fn end_of<C: Codec>(&self, encoder: Box<dyn FrameEncoder<C>>) -> Result<SendingEnd<C>, LiveError> {
-        let mut end = SendingEnd::new(self.transport(), self.make_controller()?, encoder, &Tuning::default());
+        let end = SendingEnd::new(self.transport(), self.make_controller()?, encoder, &Tuning::default());
+        let mut end = end.with_preset(self.preset, self.latency);
         if let Some(cap) = self.max_bitrate {
             end.set_max_bitrate(Some(cap));
         }
@@ -174,7 +175,7 @@ impl SendOptions {
     /// # Errors
     /// The default controller has no model in this build.
     pub fn end(&self) -> Result<SendingEnd, LiveError> {
-        let parameters = Parameters { preset: self.preset, frame_kind: FrameKind::Inter, ..Parameters::default() };
+        let parameters = Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() };
         self.end_of(Box::new(FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &Tuning::default())))
     }
 

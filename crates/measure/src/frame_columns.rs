@@ -52,6 +52,7 @@ pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
     ("key_frame", FrameColumn::Flag(|record| record.key_frame)),
     ("recovery", FrameColumn::Flag(|record| record.recovery)),
     ("quantizer", FrameColumn::Integer(|record| record.quantizer.map(i64::from))),
+    ("effort", FrameColumn::Integer(|record| record.effort.map(i64::from))),
     ("budget", FrameColumn::Integer(|record| record.budget.and_then(|bytes| i64::try_from(bytes.get()).ok()))),
     ("limited_by", FrameColumn::Text(limited_by)),
     ("size", FrameColumn::Integer(|record| record.size.and_then(|bytes| i64::try_from(bytes.get()).ok()))),

@@ -7,15 +7,17 @@ mod webm;
 #[cfg(feature = "window")]
 pub(crate) mod window;
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write, stderr};
 use std::path::{Path, PathBuf};
 
-use lockstep_units::Timestamp;
+use lockstep_units::{Timestamp, is_fifo, open_output, printable};
 use lockstep_vp8::Picture;
 
 use crate::format::VideoFormat;
 use crate::ivf::IvfError;
+use crate::scale::scaled;
 use crate::y4m::{Y4mError, Y4mWriter};
 pub use ivf::IvfSink;
 use recording::Recording;
@@ -188,7 +190,7 @@ pub fn sink_of_stream(specification: &str, stream: &str) -> Result<String, SinkE
 /// - `window`;
 /// - a `.webm` or `.mkv` file: VP8 with sound, see [`WebmSink`];
 /// - an `.ivf` file: VP8 with timestamps, see [`IvfSink`];
-/// - a `.y4m` file, whose pictures must have the size in `format`;
+/// - a `.y4m` file, see [`Y4mSink`];
 /// - `-` for y4m on standard output.
 ///
 /// A file grows with each picture, and plays up to there after any interruption. A full disk ends it with the last
@@ -217,7 +219,8 @@ pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sin
 }
 
 fn create(path: &Path) -> Result<Recording, SinkError> {
-    let file = File::create(path).map_err(|error| SinkError::Create { path: path.to_owned(), error })?;
+    let file = if is_fifo(path) { open_output(path) } else { File::create(path) };
+    let file = file.map_err(|error| SinkError::Create { path: path.to_owned(), error })?;
     Ok(Recording::new(file))
 }
 
@@ -243,12 +246,16 @@ impl Sink for DiscardSink {
     }
 }
 
-/// Writes pictures to a y4m file.
+/// Writes pictures to a y4m file, which holds one size. Pictures of another size are scaled, as ffmpeg does. A line on
+/// standard error reports the first such picture.
 #[derive(Debug)]
 pub struct Y4mSink {
     path: PathBuf,
+    format: VideoFormat,
     writer: Option<Y4mWriter<Recording>>,
     is_live: bool,
+    /// Whether a picture was scaled.
+    has_scaled: bool,
 }
 
 impl Y4mSink {
@@ -262,7 +269,7 @@ impl Y4mSink {
         let writer = Y4mWriter::new(Recording::standard(file), format)
             .map_err(|error| SinkError::Y4m { path: path.clone(), error })?;
         // The reader of a pipe is live, or slower than the call.
-        Ok(Self { path, writer: Some(writer), is_live: true })
+        Ok(Self { path, format, writer: Some(writer), is_live: true, has_scaled: false })
     }
 
     /// Creates the file, or truncates it.
@@ -272,14 +279,29 @@ impl Y4mSink {
     pub fn create(path: &Path, format: VideoFormat) -> Result<Self, SinkError> {
         let writer =
             Y4mWriter::new(create(path)?, format).map_err(|error| SinkError::Y4m { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), writer: Some(writer), is_live: false })
+        Ok(Self { path: path.to_owned(), format, writer: Some(writer), is_live: false, has_scaled: false })
+    }
+
+    /// `picture` in the size of the file.
+    fn fitted<'a>(&mut self, picture: &'a Picture) -> Result<Cow<'a, Picture>, Y4mError> {
+        let VideoFormat { width, height, .. } = self.format;
+        if (picture.width(), picture.height()) == (width, height) {
+            return Ok(Cow::Borrowed(picture));
+        }
+        if !std::mem::replace(&mut self.has_scaled, true) {
+            let (from, name) = (format!("{}x{}", picture.width(), picture.height()), self.path.display().to_string());
+            let line = format!("{name}: y4m holds one picture size; pictures of {from} are scaled to {width}x{height}");
+            let _ = writeln!(stderr(), "{}", printable(&line));
+        }
+        Ok(Cow::Owned(scaled(picture, width, height)?))
     }
 }
 
 impl Sink for Y4mSink {
     fn show(&mut self, picture: &Picture, _: Timestamp) -> Result<(), SinkError> {
+        let fitted = self.fitted(picture);
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
-        let written = writer.write_picture(picture).and_then(|()| writer.flush());
+        let written = fitted.and_then(|picture| writer.write_picture(&picture)).and_then(|()| writer.flush());
         written.map_err(|error| SinkError::Y4m { path: self.path.clone(), error })
     }
 
@@ -326,6 +348,23 @@ mod tests {
             assert_eq!(reader.header().frames, 1);
             assert!(reader.read_frame().unwrap().is_some() && reader.read_frame().unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn y4m_keeps_its_size_when_pictures_change_theirs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.y4m");
+        let mut sink = open_sink(path.to_str().unwrap(), format()).unwrap();
+        let grey = |width: usize, height: usize| Picture::from_i420(width, height, vec![77; width * height * 3 / 2]);
+        for (width, height) in [(4, 2), (8, 8), (4, 2), (2, 2)] {
+            sink.show(&grey(width, height).unwrap(), Timestamp::ZERO).unwrap();
+        }
+        sink.finish().unwrap();
+        let mut reader = Y4mReader::new(open(&path)).unwrap();
+        for _ in 0..4 {
+            assert_eq!(reader.read_picture().unwrap(), Some(grey(4, 2).unwrap()));
+        }
+        assert_eq!(reader.read_picture().unwrap(), None);
     }
 
     #[test]

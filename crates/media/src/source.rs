@@ -13,6 +13,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 pub use camera_list::{Camera, CameraFormat, cameras};
+use lockstep_units::open_input;
 use lockstep_vp8::{Picture, PictureError};
 pub use screen::{Monitor, monitors};
 
@@ -321,7 +322,7 @@ impl Y4mSource {
     /// # Errors
     /// If the file cannot be opened, is not y4m of 8-bit 4:2:0, or has no picture.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
-        let file = File::open(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
+        let file = open_input(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
         Self::from_reader(path, file)?.with_pictures()
     }
 }

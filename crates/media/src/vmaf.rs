@@ -3,20 +3,18 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom};
+use std::io::{self, BufWriter};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use lockstep_vp8::Picture;
 
+use crate::error_output::ErrorOutput;
+use crate::ffmpeg_list::ffmpeg_list;
 use crate::format::VideoFormat;
 use crate::y4m::{Y4mError, Y4mWriter};
 
 /// Environment variable with the path of an ffmpeg with libvmaf. The default is `ffmpeg`.
 pub const VMAF_VARIABLE: &str = "LOCKSTEP_VMAF";
-
-/// Maximum length of ffmpeg's output that is read, bytes.
-const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// The filter graph: even pictures are originals, odd ones shown pictures. Picture numbers are the times, so that pairs
 /// match.
@@ -57,32 +55,11 @@ pub enum VmafError {
 pub struct VmafMeter {
     child: Child,
     pictures: Option<Y4mWriter<BufWriter<ChildStdin>>>,
-    words: File,
+    errors: ErrorOutput,
 }
 
 fn program() -> OsString {
     env::var_os(VMAF_VARIABLE).unwrap_or_else(|| "ffmpeg".into())
-}
-
-/// Output of the program with its list of filters.
-fn filters(program: &OsString) -> io::Result<Vec<u8>> {
-    let mut child = Command::new(program)
-        .args(["-hide_banner", "-filters"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let mut output = Vec::new();
-    let read = child.stdout.take().map_or(Ok(0), |list| list.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut output));
-    if output.len() as u64 > MAX_OUTPUT_BYTES {
-        child.kill()?;
-    }
-    child.wait()?;
-    read?;
-    if output.len() as u64 > MAX_OUTPUT_BYTES {
-        return Err(io::Error::other(format!("its list of filters has more than {MAX_OUTPUT_BYTES} bytes")));
-    }
-    Ok(output)
 }
 
 impl VmafMeter {
@@ -97,21 +74,26 @@ impl VmafMeter {
     fn start_with(program: OsString, format: VideoFormat) -> Result<Self, VmafError> {
         let name = program.to_string_lossy().into_owned();
         let failed = |error| VmafError::Start { program: name.clone(), error };
-        let filters = filters(&program).map_err(failed)?;
-        if !String::from_utf8_lossy(&filters).split_whitespace().any(|word| word == "libvmaf") {
+        let filters = ffmpeg_list(&program, "-filters").map_err(failed)?;
+        if !filters.split_whitespace().any(|word| word == "libvmaf") {
             return Err(VmafError::NoLibvmaf { program: name });
         }
-        let words = tempfile::tempfile().map_err(failed)?;
         let mut child = Command::new(&program)
             .args(["-hide_banner", "-nostats", "-loglevel", "info", "-f", "yuv4mpegpipe", "-i", "pipe:0"])
             .args(["-filter_complex", GRAPH, "-f", "null", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(words.try_clone().map_err(failed)?)
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let input = child.stdin.take();
-        let mut meter = Self { child, pictures: None, words };
+        let (input, errors) = (child.stdin.take(), child.stderr.take());
+        let errors = errors.ok_or_else(|| io::ErrorKind::BrokenPipe.into()).and_then(ErrorOutput::of);
+        let errors = errors.map_err(|error| {
+            let _ = child.kill();
+            let _ = child.wait();
+            failed(error)
+        })?;
+        let mut meter = Self { child, pictures: None, errors };
         if let Some(input) = input {
             meter.pictures = Some(Y4mWriter::new(BufWriter::with_capacity(1 << 20, input), format)?);
         }
@@ -139,15 +121,9 @@ impl VmafMeter {
             drop(pictures.finish()?);
         }
         let status = self.child.wait().map_err(|error| VmafError::NoScore(error.to_string()))?;
-        let mut words = Vec::new();
-        let read = self.words.seek(SeekFrom::Start(0)).and_then(|_| {
-            let words = &mut words;
-            Read::by_ref(&mut self.words).take(MAX_OUTPUT_BYTES).read_to_end(words)
-        });
-        read.map_err(|error| VmafError::NoScore(error.to_string()))?;
-        let words = String::from_utf8_lossy(&words);
-        let score = words.rsplit_once("VMAF score:").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-        let last = || words.lines().last().map_or_else(|| status.to_string(), str::to_owned);
+        let text = self.errors.text();
+        let score = text.rsplit_once("VMAF score:").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+        let last = || text.lines().last().map_or_else(|| status.to_string(), str::to_owned);
         score.filter(|_| status.success()).ok_or_else(|| VmafError::NoScore(last()))
     }
 }

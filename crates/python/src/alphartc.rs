@@ -1,8 +1,8 @@
 //! AlphaRTC's gym with a modelled call.
 
-use std::fs;
+use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use lockstep_configuration::open_trace;
 use lockstep_control::{Algorithm, ControllerSetup, Estimator};
 use lockstep_hosted::PacketReport;
-use lockstep_link::{Link, LinkConfig, QueueConfig, REVERSE_CAPACITY, Trace, parse_alphartc};
+use lockstep_link::{Link, LinkConfig, MAX_INPUT, QueueConfig, REVERSE_CAPACITY, Trace, parse_alphartc};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
 use lockstep_sim::{ClipCurves, CodecModel, ModelledClip, Network, SharedLink};
 use lockstep_transport::{Arrival, Estimate};
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, Timestamp, open_input};
 
 use crate::simulation::{Fields, fields};
 
@@ -32,8 +32,8 @@ struct Exchange {
 /// Estimator that returns the estimate of the agent.
 struct Agent(Arc<Mutex<Exchange>>);
 
-fn locked(exchange: &Mutex<Exchange>) -> std::sync::MutexGuard<'_, Exchange> {
-    exchange.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Estimator for Agent {
@@ -46,10 +46,10 @@ impl Estimator for Agent {
     }
 }
 
-/// A call that advances step by step, with an agent as estimator at the receiver.
-#[pyclass(module = "lockstep._lockstep")]
+/// A call that advances step by step, with an agent as estimator at the receiver. Threads of Python take turns.
+#[pyclass(module = "lockstep._lockstep", frozen)]
 pub struct SteppedCall {
-    /// The lock is never contended. It makes the class `Sync`, as Python requires of objects that change threads.
+    /// Held during a step, without the interpreter's lock.
     network: Mutex<Network<ModelledCall>>,
     exchange: Arc<Mutex<Exchange>>,
     interval: Duration,
@@ -65,7 +65,10 @@ fn traces(text: &str) -> PyResult<(Trace, Trace)> {
     let path = Path::new(text);
     let reverse = Trace::constant(REVERSE_CAPACITY);
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let file = fs::read_to_string(path).map_err(|error| PyOSError::new_err(format!("trace {text}: {error}")))?;
+        let failed = |error: std::io::Error| PyOSError::new_err(format!("trace {text}: {error}"));
+        let mut file = String::new();
+        // A longer file is refused as a trace.
+        open_input(path).map_err(failed)?.take(MAX_INPUT as u64 + 1).read_to_string(&mut file).map_err(failed)?;
         let both = parse_alphartc(&file).map_err(|error| invalid(format!("trace {text}: {error}")))?;
         return Ok((both.uplink, both.downlink.unwrap_or(reverse)));
     }
@@ -121,19 +124,21 @@ impl SteppedCall {
 
     /// Sets the estimate and advances by an interval. Returns the packets that arrived in it, and whether the call is
     /// over.
-    fn step(&mut self, py: Python<'_>, bandwidth_bps: f64) -> PyResult<(Vec<Fields>, bool)> {
+    fn step(&self, py: Python<'_>, bandwidth_bps: f64) -> PyResult<(Vec<Fields>, bool)> {
         if !bandwidth_bps.is_finite() || bandwidth_bps < 0.0 {
             return Err(invalid(format!("expected a finite bandwidth in bit/s from 0 on, got {bandwidth_bps}")));
         }
-        let Self { network, exchange, interval, end } = self;
-        let network = network.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if network.now() >= *end {
-            return Err(PyRuntimeError::new_err("the call is over; reset the gym"));
-        }
-        locked(exchange).rate = Some(Bitrate::from_bps(bandwidth_bps as u64));
-        let until = (*end).min(network.now() + *interval);
-        py.detach(|| network.run_until(until));
-        let packets = std::mem::take(&mut locked(exchange).packets);
-        Ok((packets.iter().map(fields).collect(), network.now() >= *end))
+        let stepped = py.detach(|| {
+            let mut network = locked(&self.network);
+            if network.now() >= self.end {
+                return None;
+            }
+            locked(&self.exchange).rate = Some(Bitrate::from_bps(bandwidth_bps as u64));
+            let until = self.end.min(network.now() + self.interval);
+            network.run_until(until);
+            Some((std::mem::take(&mut locked(&self.exchange).packets), network.now() >= self.end))
+        });
+        let (packets, done) = stepped.ok_or_else(|| PyRuntimeError::new_err("the call is over; reset the gym"))?;
+        Ok((packets.iter().map(fields).collect(), done))
     }
 }

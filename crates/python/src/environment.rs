@@ -1,6 +1,7 @@
 //! Environments for reinforcement learning, with NumPy arrays.
 
-use std::sync::{Mutex, PoisonError};
+use std::fmt::Display;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -24,8 +25,9 @@ pub(crate) fn feedback_intervals(all_ms: &[f64]) -> PyResult<Vec<FeedbackInterva
 
 type Arrays<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<bool>>);
 
-/// Many modelled calls, each controlled by an agent. They advance together without the interpreter's lock.
-#[pyclass(module = "lockstep._lockstep")]
+/// Many modelled calls, each controlled by an agent. They advance together without the interpreter's lock. Threads of
+/// Python take turns.
+#[pyclass(module = "lockstep._lockstep", frozen)]
 pub struct VectorEnvironment(Mutex<simulated::VectorEnvironment>);
 
 /// Argument for the seed of a reset.
@@ -98,6 +100,7 @@ impl VectorEnvironment {
             match CodecKind::from_word(codec).map_err(|problem| invalid(format!("codec: {problem}")))? {
                 CodecKind::Functional => ModelledCodec::Functional(MenuMode::default()),
                 CodecKind::Conventional => ModelledCodec::Conventional,
+                CodecKind::Av1 => return Err(invalid("codec: `av1` has no model; use `functional`")),
             };
         setting.feedback = feedback_intervals(&feedback_ms)?;
         py.detach(|| simulated::VectorEnvironment::new(setting, count, seed, threads))
@@ -111,15 +114,15 @@ impl VectorEnvironment {
         FEATURES.iter().map(|feature| (feature.name, feature.meaning)).collect()
     }
 
-    fn __len__(&mut self) -> usize {
-        self.vector().len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.vector().len())
     }
 
     /// Starts new episodes in all environments or those of `mask`. The seed is one for all, one per environment, or
     /// none. Returns the features, one row per environment, and the flags of finished episodes.
     #[pyo3(signature = (seed=None, mask=None))]
     fn reset<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         seed: Option<SeedArgument>,
         mask: Option<PyReadonlyArray1<'py, bool>>,
@@ -130,44 +133,55 @@ impl VectorEnvironment {
             Some(SeedArgument::One(seed)) => Seeds::Derived(seed),
             Some(SeedArgument::Each(seeds)) => Seeds::Each(seeds),
         };
-        py.detach(|| self.vector().reset(&seeds, mask.as_deref())).map_err(invalid)?;
-        self.arrays(py)
+        self.changed(py, |vector| vector.reset(&seeds, mask.as_deref()))
     }
 
     /// Observation of a model per environment, with the environments on the first axis. NaN without an observation.
-    fn observations<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let vector = self.vector();
-        let shape = [&[vector.len()], vector.observation_shape()].concat();
-        let observed = PyArrayDyn::<f32>::zeros(py, shape, false);
-        vector.write_observations(observed.readwrite().as_slice_mut().map_err(invalid)?);
-        Ok(observed)
+    fn observations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let (shape, observed) = py.detach(|| {
+            let vector = self.vector();
+            let shape = [&[vector.len()], vector.observation_shape()].concat();
+            let mut observed = vec![0.0; shape.iter().product()];
+            vector.write_observations(&mut observed);
+            (shape, observed)
+        });
+        PyArray1::from_vec(py, observed).reshape(shape)
     }
 
     /// Sets the rates, bit/s, and advances by a step. Returns the features, one row per environment, and the flags of
     /// finished episodes.
-    fn step<'py>(&mut self, py: Python<'py>, rates: PyReadonlyArray1<'py, f64>) -> PyResult<Arrays<'py>> {
+    fn step<'py>(&self, py: Python<'py>, rates: PyReadonlyArray1<'py, f64>) -> PyResult<Arrays<'py>> {
         if rates.ndim() != 1 {
             return Err(invalid("expected a contiguous array of rates"));
         }
         let rates = rates.as_array().to_vec();
-        py.detach(|| self.vector().step(&rates)).map_err(invalid)?;
-        self.arrays(py)
+        self.changed(py, |vector| vector.step(&rates))
     }
 }
 
 impl VectorEnvironment {
-    fn vector(&mut self) -> &mut simulated::VectorEnvironment {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    /// The caller must not hold the interpreter's lock: it may wait for a step of another thread.
+    fn vector(&self) -> MutexGuard<'_, simulated::VectorEnvironment> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arrays<'py>(&mut self, py: Python<'py>) -> PyResult<Arrays<'py>> {
-        let count = self.vector().len();
-        let features = PyArray2::<f64>::zeros(py, [count, FEATURES.len()], false);
-        let done = PyArray1::<bool>::zeros(py, count, false);
-        {
-            let (mut features, mut done) = (features.readwrite(), done.readwrite());
-            self.vector().write(features.as_slice_mut().map_err(invalid)?, done.as_slice_mut().map_err(invalid)?);
-        }
-        Ok((features, done))
+    /// Features and flags after `change`.
+    fn changed<'py, E: Display + Send>(
+        &self,
+        py: Python<'py>,
+        change: impl FnOnce(&mut simulated::VectorEnvironment) -> Result<(), E> + Send,
+    ) -> PyResult<Arrays<'py>> {
+        let (features, done) = py
+            .detach(|| {
+                let mut vector = self.vector();
+                change(&mut vector)?;
+                let mut features = vec![0.0; vector.len() * FEATURES.len()];
+                let mut done = vec![false; vector.len()];
+                vector.write(&mut features, &mut done);
+                Ok::<_, E>((features, done))
+            })
+            .map_err(invalid)?;
+        let features = PyArray1::from_vec(py, features).reshape([done.len(), FEATURES.len()])?;
+        Ok((features, PyArray1::from_vec(py, done)))
     }
 }

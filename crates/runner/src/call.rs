@@ -360,6 +360,7 @@ pub fn call(
     let mut send = words(&["--source", settings.clip.as_str(), "--status", "json"]);
     send.extend(words(&["--seconds", &sent_for, "--seed", &settings.link.seed.to_string()]));
     send.extend(patience);
+    send.push("--starts-at-once".to_owned());
     send.extend(words(&["--log", &name(&send_log)]));
     send.extend(session.words(number));
     send.extend(decisions.iter().flat_map(|path| ["--decisions".to_owned(), name(path)]));

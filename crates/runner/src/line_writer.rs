@@ -249,8 +249,8 @@ mod tests {
             }
         }
         let writer = LineWriter::start("still".to_owned(), Still(held), |_| {}).unwrap();
-        // This loop would not end if `push` waited.
-        (0..3 * MAX_QUEUED_LINES).for_each(|_| writer.push(b"line\n".to_vec()));
+        // More lines than a batch and the queue can hold. This loop would not end if `push` waited.
+        (0..BATCH + 2 * MAX_QUEUED_LINES).for_each(|_| writer.push(b"\n".to_vec()));
         drop(hold);
         let said = format!("{:#}", writer.finish().unwrap_err());
         assert!(said.contains("lines were dropped"), "{said}");

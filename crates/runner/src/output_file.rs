@@ -18,7 +18,7 @@ use serde::Serialize;
 use tempfile::{NamedTempFile, TempPath};
 
 use lockstep_configuration::document;
-use lockstep_units::printable;
+use lockstep_units::{open_output, printable};
 
 use crate::standard_input::is_standard_input;
 
@@ -235,7 +235,7 @@ impl OutputFile {
         let name = path.display().to_string();
         let begin = || -> Result<To> {
             if is_special(path) {
-                return Ok(To::Special(BufWriter::new(OpenOptions::new().write(true).open(path)?)));
+                return Ok(To::Special(BufWriter::new(open_output(path)?)));
             }
             check_one(path)?;
             let path = behind_links(path);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockstep_socket::SystemError;
+use lockstep_units::MAX_FRAME_RATE;
 
 /// How a call ended without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +125,11 @@ pub enum LiveError {
         /// The limit.
         limit: usize,
     },
+    /// The sender announced pictures that cannot exist.
+    #[error(
+        "the sender announced pictures without a width, a height or a frame rate, or more than {MAX_FRAME_RATE} a second"
+    )]
+    InvalidFormat,
     /// The program lacks a feature of this crate.
     #[error("this program was built without the feature `{0}` of lockstep-live: build it with that feature")]
     NotBuilt(&'static str),

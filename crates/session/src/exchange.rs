@@ -68,6 +68,8 @@ pub struct Exchange<K> {
     received_names: BTreeMap<u32, StreamName>,
     /// Number of streams that this end accepts, if the other end announced more.
     refused_beyond: Option<usize>,
+    /// Whether a hello announced an invalid format. Such a stream would never show a picture.
+    has_invalid_format: bool,
 }
 
 /// The close reason for the other end when this end closes the call.
@@ -101,6 +103,7 @@ impl<K: Carrier> Exchange<K> {
             names: Vec::new(),
             received_names: BTreeMap::new(),
             refused_beyond: None,
+            has_invalid_format: false,
         }
     }
 
@@ -265,6 +268,7 @@ impl<K: Carrier> Exchange<K> {
                 }
                 CarrierEvent::Control(datagram) => {
                     let decoded = Datagram::decode(&datagram);
+                    self.has_invalid_format |= matches!(decoded, Err(WireError::Format)) && !ends.receiving.is_empty();
                     let of = decoded.as_ref().ok().map(Datagram::connection);
                     let is_known = stream_of(ends, of).is_some();
                     if matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) && !take(ends, now, decoded)
@@ -359,6 +363,9 @@ impl<K: Carrier> Exchange<K> {
     pub fn loss(&mut self) -> Result<Option<Ended>, LiveError> {
         if let Some(limit) = self.refused_beyond.take() {
             return Err(LiveError::TooManyStreams { limit });
+        }
+        if std::mem::take(&mut self.has_invalid_format) {
+            return Err(LiveError::InvalidFormat);
         }
         match self.lost.take() {
             None => Ok(None),

@@ -347,7 +347,7 @@ impl<C: Codec> CallFlow<C> {
     /// packets affect neither.
     fn begin_encoding(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
-            let time = self.setting.job_times.of(job.kind());
+            let time = self.setting.job_times.of(job.kind(), job.effort());
             self.encoding = Some((now + time, job.run(&SerialMenu)));
         }
         while let Some(record) = self.sender.poll_record() {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::EncodeWork;
 use lockstep_measure::Machine;
-use lockstep_vp8::Preset;
+use lockstep_vp8::Effort;
 
 /// Reason why a model of encode times cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -17,13 +17,13 @@ pub enum EncodeTimeError {
     /// The text is not JSON of this form.
     #[error("cannot read the encode times: {0}")]
     Json(#[from] serde_json::Error),
-    /// A preset has no picture sizes, or its sizes do not rise.
-    #[error("encode times: preset {0}: expected at least one picture size, and rising sizes")]
+    /// A preset has no picture sizes, or sizes do not rise.
+    #[error("encode times: {0}: expected at least one picture size, and rising sizes")]
     Sizes(&'static str),
     /// A time is out of range.
-    #[error("encode times: preset {preset} at {pixels} pixels: {field} = {value} is out of range")]
+    #[error("encode times: {preset} at {pixels} pixels: {field} = {value} is out of range")]
     Number {
-        /// Name of the preset.
+        /// Name of the preset, or `av1`.
         preset: &'static str,
         /// Picture size, luma samples.
         pixels: u32,
@@ -58,25 +58,32 @@ pub struct EncodeTime {
     pub machine: Machine,
     /// Clip that was coded, as given on the command line.
     pub clip: String,
-    /// Times of [`Preset::RealTime`], by rising picture size.
+    /// Times of [`Effort::REAL_TIME`], by rising picture size.
     pub real_time: Vec<TimePoint>,
-    /// Times of [`Preset::Quality`], by rising picture size.
+    /// Times of [`Effort::QUALITY`], by rising picture size.
     pub quality: Vec<TimePoint>,
+    /// Times of AV1, by rising picture size; empty if they were not measured.
+    #[serde(default)]
+    pub av1: Vec<TimePoint>,
 }
 
-/// Encode times of one call, which has one picture size and one preset.
+/// Times of one effort level at one picture size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct LevelTimes {
+    one_frame: Duration,
+    first_pass: Duration,
+    later_pass: Duration,
+    serial_menu: Duration,
+    parallel_menu: Duration,
+}
+
+/// Encode times of one call, which has one picture size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct JobTimes {
-    /// Time of [`EncodeWork::OneFrame`].
-    pub one_frame: Duration,
-    /// Time of [`EncodeWork::FirstPass`].
-    pub first_pass: Duration,
-    /// Time of [`EncodeWork::LaterPass`].
-    pub later_pass: Duration,
-    /// Time of [`EncodeWork::SerialMenu`].
-    pub serial_menu: Duration,
-    /// Time of [`EncodeWork::ParallelMenu`].
-    pub parallel_menu: Duration,
+    /// Times of [`Effort::REAL_TIME`].
+    real_time: LevelTimes,
+    /// Times of [`Effort::QUALITY`].
+    quality: LevelTimes,
 }
 
 impl TimePoint {
@@ -106,7 +113,9 @@ impl EncodeTime {
     /// If the text is not JSON of this form, or a size or time is invalid.
     pub fn from_json(text: &str) -> Result<Self, EncodeTimeError> {
         let model: Self = serde_json::from_str(text)?;
-        for (preset, points) in [("real-time", &model.real_time), ("quality", &model.quality)] {
+        let presets = [("preset real-time", &model.real_time), ("preset quality", &model.quality)];
+        let measured_av1 = (!model.av1.is_empty()).then_some(("av1", &model.av1));
+        for (preset, points) in presets.into_iter().chain(measured_av1) {
             let rising = points.windows(2).all(|pair| pair[0].pixels < pair[1].pixels);
             if !rising || points.first().is_none_or(|first| first.pixels == 0) {
                 return Err(EncodeTimeError::Sizes(preset));
@@ -125,15 +134,25 @@ impl EncodeTime {
     /// Times for pictures of `pixels` luma samples. They are interpolated linearly between measured sizes and
     /// proportional to the pixels beyond them.
     #[must_use]
-    pub fn job_times(&self, preset: Preset, pixels: usize) -> JobTimes {
-        let points = match preset {
-            Preset::RealTime => &self.real_time,
-            Preset::Quality => &self.quality,
-        };
+    pub fn job_times(&self, pixels: usize) -> JobTimes {
+        JobTimes {
+            real_time: self.level_times(&self.real_time, pixels),
+            quality: self.level_times(&self.quality, pixels),
+        }
+    }
+
+    /// Times of AV1, as [`EncodeTime::job_times`]; they are the same at all levels.
+    #[must_use]
+    pub fn av1_job_times(&self, pixels: usize) -> JobTimes {
+        let times = self.level_times(&self.av1, pixels);
+        JobTimes { real_time: times, quality: times }
+    }
+
+    fn level_times(&self, points: &[TimePoint], pixels: usize) -> LevelTimes {
         let time = |of: fn(&TimePoint) -> f64| Duration::from_secs_f64(1e-3 * at(points, pixels as f64, of).min(1e9));
         let one_frame = time(|point| point.one_frame_ms);
         let serial_menu = time(|point| point.serial_menu_ms);
-        JobTimes {
+        LevelTimes {
             one_frame,
             first_pass: time(|point| point.first_pass_ms),
             later_pass: time(|point| point.later_pass_ms),
@@ -161,17 +180,15 @@ fn at(points: &[TimePoint], pixels: f64, of: fn(&TimePoint) -> f64) -> f64 {
 }
 
 impl Default for JobTimes {
-    /// Times of 640x360 with [`Preset::RealTime`], on the machine of [`EncodeTime::built_in`].
+    /// Times of 640x360 on the machine of [`EncodeTime::built_in`].
     fn default() -> Self {
         let model = EncodeTime::built_in().expect("a test parses the built-in encode times");
-        model.job_times(Preset::RealTime, 640 * 360)
+        model.job_times(640 * 360)
     }
 }
 
-impl JobTimes {
-    /// Time of `work`.
-    #[must_use]
-    pub fn of(&self, work: EncodeWork) -> Duration {
+impl LevelTimes {
+    fn of(&self, work: EncodeWork) -> Duration {
         match work {
             EncodeWork::OneFrame => self.one_frame,
             EncodeWork::FirstPass => self.first_pass,
@@ -181,18 +198,34 @@ impl JobTimes {
         }
     }
 
-    /// Times scaled to a machine that needs `time` for `work`.
-    #[must_use]
-    pub fn scaled_to(&self, work: EncodeWork, time: Duration) -> Self {
-        let factor = time.as_secs_f64() / self.of(work).as_secs_f64().max(1e-9);
-        let scaled = |of: EncodeWork| if of == work { time } else { self.of(of).mul_f64(factor) };
+    fn scaled(&self, factor: f64) -> Self {
         Self {
-            one_frame: scaled(EncodeWork::OneFrame),
-            first_pass: scaled(EncodeWork::FirstPass),
-            later_pass: scaled(EncodeWork::LaterPass),
-            serial_menu: scaled(EncodeWork::SerialMenu),
-            parallel_menu: scaled(EncodeWork::ParallelMenu),
+            one_frame: self.one_frame.mul_f64(factor),
+            first_pass: self.first_pass.mul_f64(factor),
+            later_pass: self.later_pass.mul_f64(factor),
+            serial_menu: self.serial_menu.mul_f64(factor),
+            parallel_menu: self.parallel_menu.mul_f64(factor),
         }
+    }
+}
+
+impl JobTimes {
+    /// Time of `work` at `effort`. Between the two measured levels it follows [`Effort::relative_time`].
+    #[must_use]
+    pub fn of(&self, work: EncodeWork, effort: Effort) -> Duration {
+        let (fast, slow) = (self.real_time.of(work), self.quality.of(work));
+        if effort == Effort::REAL_TIME {
+            return fast;
+        }
+        let share = (effort.relative_time() - 1.0) / (Effort::QUALITY.relative_time() - 1.0);
+        fast.mul_f64(1.0 - share) + slow.mul_f64(share)
+    }
+
+    /// Times scaled to a machine that needs `time` for `work` at `effort`.
+    #[must_use]
+    pub fn scaled_to(&self, work: EncodeWork, effort: Effort, time: Duration) -> Self {
+        let factor = time.as_secs_f64() / self.of(work, effort).as_secs_f64().max(1e-9);
+        Self { real_time: self.real_time.scaled(factor), quality: self.quality.scaled(factor) }
     }
 }
 
@@ -211,28 +244,35 @@ mod tests {
     ];
 
     #[test]
-    fn encode_times_rise_with_size_preset_and_work() {
+    fn encode_times_rise_with_size_effort_and_work() {
         let model = EncodeTime::built_in().unwrap();
         assert!(!model.machine.processor.is_empty() && model.machine.cores > 0);
-        let small = model.job_times(Preset::RealTime, 640 * 360);
-        let large = model.job_times(Preset::RealTime, 3840 * 2160);
-        let fine = model.job_times(Preset::Quality, 640 * 360);
+        let (small, large) = (model.job_times(640 * 360), model.job_times(3840 * 2160));
         for work in ALL {
-            assert!(large.of(work) > 10 * small.of(work), "{work:?}: {large:?} {small:?}");
-            assert!(fine.of(work) > small.of(work), "{work:?}: {fine:?} {small:?}");
+            let time = |effort| small.of(work, effort);
+            let fastest = time(Effort::REAL_TIME);
+            assert!(large.of(work, Effort::REAL_TIME) > 10 * fastest, "{work:?}: {large:?} {small:?}");
+            let levels: Vec<Effort> = Effort::all().collect();
+            assert!(levels.windows(2).all(|pair| time(pair[0]) < time(pair[1])), "{work:?}: {small:?}");
         }
-        assert!(small.serial_menu > small.one_frame && small.first_pass > small.later_pass);
+        let time = |work| small.of(work, Effort::REAL_TIME);
+        assert!(time(EncodeWork::SerialMenu) > time(EncodeWork::OneFrame));
+        assert!(time(EncodeWork::FirstPass) > time(EncodeWork::LaterPass));
     }
 
     #[test]
     fn setting_one_time_scales_all_times_in_proportion() {
-        let times = EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 640 * 360);
-        let scaled = times.scaled_to(EncodeWork::SerialMenu, 2 * times.serial_menu);
+        let times = JobTimes::default();
+        let double = 2 * times.of(EncodeWork::SerialMenu, Effort::QUALITY);
+        let scaled = times.scaled_to(EncodeWork::SerialMenu, Effort::QUALITY, double);
         for work in ALL {
-            let ratio = scaled.of(work).as_secs_f64() / times.of(work).as_secs_f64();
-            assert!((ratio - 2.0).abs() < 1e-6, "{work:?}: {ratio}");
+            for effort in Effort::all() {
+                let ratio = scaled.of(work, effort).as_secs_f64() / times.of(work, effort).as_secs_f64();
+                assert!((ratio - 2.0).abs() < 1e-5, "{work:?}: {ratio}");
+            }
         }
-        assert_eq!(scaled.serial_menu, 2 * times.serial_menu);
+        let difference = scaled.of(EncodeWork::SerialMenu, Effort::QUALITY).abs_diff(double);
+        assert!(difference <= Duration::from_nanos(2), "{difference:?}");
     }
 
     #[test]
@@ -264,10 +304,12 @@ mod tests {
                 })
                 .collect();
             let machine = Machine { processor: String::new(), cores: 1 };
-            let model = EncodeTime { machine, clip: String::new(), real_time: points.clone(), quality: points };
+            let (clip, real_time, quality) = (String::new(), points.clone(), points.clone());
+            let model = EncodeTime { machine, clip, real_time, quality, av1: points };
             if let Ok(model) = EncodeTime::from_json(&serde_json::to_string(&model).unwrap()) {
-                let times = model.job_times(Preset::Quality, pixels);
-                prop_assert!(times.parallel_menu == times.serial_menu);
+                let times = model.job_times(pixels);
+                let time = |work| times.of(work, Effort::QUALITY);
+                prop_assert_eq!(time(EncodeWork::ParallelMenu), time(EncodeWork::SerialMenu));
             }
         }
     }

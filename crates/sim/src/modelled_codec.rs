@@ -9,6 +9,7 @@ use lockstep_call::{Candidate, Codec, FunctionalCodec};
 use lockstep_transport::{CodecId, Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_units::random::mix;
+use lockstep_vp8::Effort;
 
 use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
 
@@ -132,6 +133,9 @@ impl FunctionalCodec for Modelled {
 
     /// The model has one curve for all contents.
     fn set_screen(_curves: &mut Arc<ClipCurves>, _is_screen: bool) {}
+
+    /// The model was fitted to the fastest level.
+    fn set_effort(_curves: &mut Arc<ClipCurves>, _effort: Effort) {}
 
     fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
         let (width, height) = curves.picture_size();

@@ -227,8 +227,10 @@ impl VideoFormat {
 pub struct CodecId(pub u8);
 
 impl CodecId {
-    /// Functional VP8 of this project, the default. The other numbers, 1 to 255, are application-defined.
+    /// Functional VP8 of this project, the default.
     pub const VP8: Self = Self(0);
+    /// AV1 with states in named slots. The other numbers, 2 to 255, are application-defined.
+    pub const AV1: Self = Self(1);
 }
 
 impl fmt::Display for CodecId {

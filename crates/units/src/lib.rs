@@ -4,11 +4,13 @@
 //!
 //! - [`Timestamp`], [`Bitrate`], [`ByteCount`]: the units
 //! - [`quantity`]: parses text such as `500kbps`
+//! - [`open_input`], [`open_output`]: files that may be FIFOs
 //! - [`random`]: seeded random numbers
 //! - [`SlidingMinimum`]: sliding-window minimum
 //! - [`tuning`](mod@tuning): declaration of tuned constants
 #![forbid(unsafe_code)]
 
+mod fifo;
 pub mod quantity;
 pub mod random;
 mod sliding_minimum;
@@ -21,6 +23,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use fifo::{is_fifo, open_input, open_output};
 pub use sliding_minimum::SlidingMinimum;
 pub use text::{excerpt, printable};
 

@@ -262,7 +262,7 @@ fn circle(imports: &Imports) -> Option<Vec<String>> {
 }
 
 /// Every crate of the workspace, each before those that may depend on it.
-const CRATES: [&str; 26] = [
+const CRATES: [&str; 27] = [
     "units",
     "vp8",
     "media",
@@ -273,6 +273,7 @@ const CRATES: [&str; 26] = [
     "control",
     "call",
     "libvpx",
+    "av1",
     "hosted",
     "measure",
     "sim",

@@ -46,8 +46,8 @@ pub use arena::Arena;
 pub use decode_error::DecodeError;
 pub use decoder::{DEFAULT_PIXEL_LIMIT, decode, decode_in, decode_within, is_shown};
 pub use encoder::{
-    Analysis, Content, Decisions, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAX_QUANTIZER,
-    Parameters, Preset, encode, encode_to_fit, menu,
+    Analysis, Content, Decisions, Effort, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAX_QUANTIZER,
+    Parameters, encode, encode_to_fit, menu,
 };
 pub use picture::{MAX_DIMENSION, Picture, PictureError, Plane};
 pub use quantization::quantizer_step;

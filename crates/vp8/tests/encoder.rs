@@ -4,12 +4,12 @@ mod clips;
 
 use clips::{CONTENTS, Content, picture, psnr, squared_error};
 use lockstep_vp8::{
-    Analysis, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State, decode, encode, menu,
+    Analysis, Effort, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, State, decode, encode, menu,
 };
 use proptest::prelude::*;
 
-fn parameters(quantizer: u8, preset: Preset) -> Parameters {
-    Parameters { quantizer, preset, ..Parameters::default() }
+fn parameters(quantizer: u8, effort: Effort) -> Parameters {
+    Parameters { quantizer, effort, ..Parameters::default() }
 }
 
 /// Encodes, and asserts that decoding gives the encoder's picture and state.
@@ -25,13 +25,13 @@ fn checked(state: &State, picture: &Picture, parameters: &Parameters) -> Encoded
 #[test]
 fn every_quantizer_decodes_to_the_reconstruction() {
     let clip: Vec<Picture> = (0..3).map(|i| picture(Content::Camera, 80, 64, i, 1)).collect();
-    for preset in [Preset::RealTime, Preset::Quality] {
+    for effort in Effort::all() {
         let mut sizes = Vec::new();
         for quantizer in 0..=127 {
             let mut state = State::default();
             let mut bytes = 0;
             for (index, picture) in clip.iter().enumerate() {
-                let encoded = checked(&state, picture, &parameters(quantizer, preset));
+                let encoded = checked(&state, picture, &parameters(quantizer, effort));
                 assert_eq!(encoded.key_frame, index == 0);
                 assert_eq!(encoded.quantizer, quantizer);
                 if quantizer == 0 {
@@ -54,11 +54,11 @@ fn every_quantizer_decodes_to_the_reconstruction() {
 fn every_size_and_content_decodes_to_the_reconstruction() {
     for (width, height) in [(1, 1), (2, 17), (16, 16), (17, 33), (33, 15), (64, 64), (175, 143), (176, 144)] {
         for content in CONTENTS {
-            for (quantizer, preset) in [(4, Preset::RealTime), (40, Preset::Quality), (100, Preset::RealTime)] {
+            for (quantizer, effort) in [(4, Effort::REAL_TIME), (40, Effort::QUALITY), (100, Effort::REAL_TIME)] {
                 let mut state = State::default();
                 for index in 0..6 {
                     let picture = picture(content, width, height, index, 7);
-                    state = checked(&state, &picture, &parameters(quantizer, preset)).state;
+                    state = checked(&state, &picture, &parameters(quantizer, effort)).state;
                 }
             }
         }
@@ -71,7 +71,7 @@ fn large_pictures_decode_to_the_reconstruction() {
         let mut state = State::default();
         for (index, quantizer) in [20, 60, 110, 3].into_iter().enumerate() {
             let picture = picture(content, 640, 360, 2 * index, 3);
-            state = checked(&state, &picture, &parameters(quantizer, Preset::RealTime)).state;
+            state = checked(&state, &picture, &parameters(quantizer, Effort::REAL_TIME)).state;
         }
     }
 }
@@ -80,22 +80,22 @@ fn large_pictures_decode_to_the_reconstruction() {
 #[ignore = "slow"]
 fn pictures_of_4k_decode_to_the_reconstruction() {
     let clip = [0, 1].map(|index| picture(Content::Camera, 4096, 2176, index, 3));
-    for (quantizer, preset) in [(0, Preset::RealTime), (127, Preset::RealTime), (60, Preset::Quality)] {
+    for (quantizer, effort) in [(0, Effort::REAL_TIME), (127, Effort::REAL_TIME), (60, Effort::QUALITY)] {
         clip.iter()
-            .fold(State::default(), |state, picture| checked(&state, picture, &parameters(quantizer, preset)).state);
+            .fold(State::default(), |state, picture| checked(&state, picture, &parameters(quantizer, effort)).state);
     }
 }
 
 #[test]
 fn reusing_decisions_costs_at_most_three_percent() {
-    for preset in [Preset::RealTime, Preset::Quality] {
+    for effort in [Effort::REAL_TIME, Effort::QUALITY] {
         // Encoded separately and with reused decisions: bytes, and squared error of luma.
         let (mut alone, mut kept) = ([0.0f64; 2], [0.0f64; 2]);
         for content in CONTENTS {
             let mut state = State::default();
             for time in 0..6 {
                 let picture = picture(content, 112, 80, time, 3);
-                let analysis = Analysis::new(&state, &picture, &parameters(40, preset));
+                let analysis = Analysis::new(&state, &picture, &parameters(40, effort));
                 let menu = analysis.menu(&[40, 50, 34]);
                 assert_eq!(menu[0].frame, analysis.encode(40).frame, "the first candidate reuses nothing");
                 for candidate in &menu {
@@ -115,7 +115,7 @@ fn reusing_decisions_costs_at_most_three_percent() {
                 state = menu[1].state.clone();
             }
         }
-        assert!(kept[0] < 1.03 * alone[0] && kept[1] < 1.03 * alone[1], "{preset:?}: {kept:?} for {alone:?}");
+        assert!(kept[0] < 1.03 * alone[0] && kept[1] < 1.03 * alone[1], "{effort:?}: {kept:?} for {alone:?}");
     }
 }
 
@@ -136,7 +136,7 @@ fn menu_of_distant_quantizers_equals_separate_encoding() {
     for state in [State::default(), state] {
         let candidates = menu(&state, &second, &[20, 50, 90]);
         for candidate in candidates {
-            let alone = encode(&state, &second, &parameters(candidate.quantizer, Preset::RealTime));
+            let alone = encode(&state, &second, &parameters(candidate.quantizer, Effort::REAL_TIME));
             assert_eq!(candidate.frame, alone.frame);
             assert_eq!(candidate.state.id(), alone.state.id());
             let again = Analysis::new(&state, &second, &Parameters::default()).encode(candidate.quantizer);
@@ -151,11 +151,11 @@ fn any_earlier_state_can_be_the_source_state() {
     for index in 0..12 {
         let picture = picture(Content::Pan, 96, 80, index, 2);
         let from = &states[states.len() - 1 - index % 3 * (states.len() / 4)];
-        let encoded = checked(from, &picture, &parameters(30 + index as u8, Preset::RealTime));
+        let encoded = checked(from, &picture, &parameters(30 + index as u8, Effort::REAL_TIME));
         states.push(encoded.state);
     }
     for state in &states {
-        checked(state, &picture(Content::Pan, 96, 80, 13, 2), &parameters(30, Preset::Quality));
+        checked(state, &picture(Content::Pan, 96, 80, 13, 2), &parameters(30, Effort::QUALITY));
     }
 }
 
@@ -180,9 +180,9 @@ fn key_frames_are_made_only_where_needed() {
 #[test]
 fn returning_scene_is_predicted_from_golden_or_altref() {
     let scenes = [0, 4].map(|index| picture(Content::Cuts, 176, 144, index, 1));
-    for preset in [Preset::RealTime, Preset::Quality] {
+    for effort in [Effort::REAL_TIME, Effort::QUALITY] {
         let size = |frame_kind: FrameKind| {
-            let parameters = Parameters { frame_kind, ..parameters(40, preset) };
+            let parameters = Parameters { frame_kind, ..parameters(40, effort) };
             let (mut state, mut sizes) = (State::default(), Vec::new());
             for index in 0..6 {
                 let encoded = checked(&state, &scenes[index % 2], &parameters);
@@ -193,10 +193,10 @@ fn returning_scene_is_predicted_from_golden_or_altref() {
             sizes
         };
         let (inter, auto) = (size(FrameKind::Inter), size(FrameKind::Auto));
-        assert!(inter[1] < auto[1] + auto[1] / 5, "{preset:?}: the first cut {inter:?} {auto:?}");
+        assert!(inter[1] < auto[1] + auto[1] / 5, "{effort:?}: the first cut {inter:?} {auto:?}");
         assert!(
             inter[2..].iter().all(|&size| size < auto[2] / 4),
-            "{preset:?}: the returning scenes {inter:?} {auto:?}"
+            "{effort:?}: the returning scenes {inter:?} {auto:?}"
         );
     }
 }
@@ -211,7 +211,7 @@ fn faint_stripes(width: usize, height: usize) -> Picture {
 #[test]
 fn detail_dropped_by_a_coarse_quantizer_is_not_a_scene_cut() {
     let scene = faint_stripes(176, 144);
-    let coarse = parameters(127, Preset::RealTime);
+    let coarse = parameters(127, Effort::REAL_TIME);
     let first = checked(&State::default(), &scene, &coarse);
     let next = checked(&first.state, &scene, &coarse);
     assert!(!next.key_frame && next.frame.len() < first.frame.len(), "{} bytes", next.frame.len());
@@ -239,16 +239,16 @@ fn with_bars(picture: &Picture) -> Picture {
 
 #[test]
 fn scene_cut_is_detected_between_static_bars() {
-    for (preset, quantizer) in
-        [(Preset::RealTime, 20), (Preset::RealTime, 51), (Preset::RealTime, 106), (Preset::Quality, 51)]
+    for (effort, quantizer) in
+        [(Effort::REAL_TIME, 20), (Effort::REAL_TIME, 51), (Effort::REAL_TIME, 106), (Effort::QUALITY, 51)]
     {
         for bars in [false, true] {
             let scene = |index| {
                 let picture = picture(Content::Cuts, 320, 240, index, 1);
                 if bars { with_bars(&picture) } else { picture }
             };
-            let parameters = parameters(quantizer, preset);
-            let case = format!("{preset:?} at {quantizer}, bars: {bars}");
+            let parameters = parameters(quantizer, effort);
+            let case = format!("{effort:?} at {quantizer}, bars: {bars}");
             let first = checked(&State::default(), &scene(0), &parameters);
             let next = checked(&first.state, &scene(1), &parameters);
             assert!(!next.key_frame, "{case}: key frame without a cut");
@@ -272,7 +272,7 @@ fn repeated_picture_costs_almost_nothing() {
     let mut state = State::default();
     let mut last = None;
     for _ in 0..4 {
-        let encoded = checked(&state, &still, &parameters(60, Preset::RealTime));
+        let encoded = checked(&state, &still, &parameters(60, Effort::REAL_TIME));
         state = encoded.state.clone();
         last = Some(encoded);
     }
@@ -348,12 +348,12 @@ fn size_estimate_matches_the_full_prediction() {
 #[test]
 fn quality_costs_fewer_bits_than_real_time() {
     let mut results = Vec::new();
-    for preset in [Preset::RealTime, Preset::Quality] {
+    for effort in [Effort::REAL_TIME, Effort::QUALITY] {
         let mut state = State::default();
         let (mut bytes, mut quality) = (0, 0.0);
         for index in 0..8 {
             let picture = picture(Content::Objects, 176, 144, index, 1);
-            let encoded = checked(&state, &picture, &parameters(40, preset));
+            let encoded = checked(&state, &picture, &parameters(40, effort));
             bytes += encoded.frame.len();
             quality += psnr(&picture, &encoded.picture()) / 8.0;
             state = encoded.state;
@@ -381,7 +381,7 @@ proptest! {
             let picture = picture(CONTENTS[content], width, height, index, seed);
             let parameters = Parameters {
                 quantizer,
-                preset: if quality { Preset::Quality } else { Preset::RealTime },
+                effort: if quality { Effort::QUALITY } else { Effort::REAL_TIME },
                 frame_kind: if key && index == 0 { FrameKind::Key } else { FrameKind::Auto },
                 golden: [GoldenPolicy::Auto, GoldenPolicy::Refresh, GoldenPolicy::Keep][golden],
                 content: [lockstep_vp8::Content::Camera, lockstep_vp8::Content::Screen][index % 2],
@@ -407,15 +407,15 @@ fn pan_beyond_the_search_range_is_followed() {
         samples.resize(SIZE.0 * SIZE.1 * 3 / 2, 128);
         Picture::from_i420(SIZE.0, SIZE.1, samples).unwrap()
     };
-    for preset in [Preset::RealTime, Preset::Quality] {
+    for effort in [Effort::REAL_TIME, Effort::QUALITY] {
         for (right, down) in [(22, 0), (0, 28), (40, 14), (52, 0)] {
-            let state = checked(&State::default(), &view(100, 100), &parameters(30, preset)).state;
-            let key = checked(&State::default(), &view(100 + right, 100 + down), &parameters(30, preset));
-            let moved = checked(&state, &view(100 + right, 100 + down), &parameters(30, preset));
+            let state = checked(&State::default(), &view(100, 100), &parameters(30, effort)).state;
+            let key = checked(&State::default(), &view(100 + right, 100 + down), &parameters(30, effort));
+            let moved = checked(&state, &view(100 + right, 100 + down), &parameters(30, effort));
             let share = moved.frame.len() as f64 / key.frame.len() as f64;
             // The area that comes into view is new.
             let new = 1.0 - (1.0 - right as f64 / SIZE.0 as f64) * (1.0 - down as f64 / SIZE.1 as f64);
-            assert!(!moved.key_frame && share < new + 0.15, "{preset:?}, {right}, {down}: {share} of a key frame");
+            assert!(!moved.key_frame && share < new + 0.15, "{effort:?}, {right}, {down}: {share} of a key frame");
         }
     }
 }

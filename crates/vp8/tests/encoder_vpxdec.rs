@@ -3,7 +3,7 @@
 mod clips;
 
 use clips::{CONTENTS, picture};
-use lockstep_vp8::{Parameters, Picture, Preset, State, encode};
+use lockstep_vp8::{Effort, Parameters, Picture, State, encode};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -40,14 +40,14 @@ fn other_decoders_match_the_encoders_reconstruction() {
     let (input, output) = (directory.join("in.ivf"), directory.join("out.i420"));
     for (width, height) in [(16, 16), (17, 33), (175, 143), (176, 144), (320, 180)] {
         for content in CONTENTS {
-            for (quantizer, preset) in
-                [(0, Preset::RealTime), (30, Preset::Quality), (70, Preset::RealTime), (127, Preset::Quality)]
+            for (quantizer, effort) in
+                [(0, Effort::REAL_TIME), (30, Effort::QUALITY), (70, Effort::REAL_TIME), (127, Effort::QUALITY)]
             {
                 let mut state = State::default();
                 let (mut frames, mut expected) = (Vec::new(), Vec::new());
                 for index in 0..6 {
                     let picture: Picture = picture(content, width, height, index, 5);
-                    let encoded = encode(&state, &picture, &Parameters { quantizer, preset, ..Parameters::default() });
+                    let encoded = encode(&state, &picture, &Parameters { quantizer, effort, ..Parameters::default() });
                     expected.extend(encoded.picture().to_i420());
                     frames.push(encoded.frame);
                     state = encoded.state;
@@ -66,7 +66,7 @@ fn other_decoders_match_the_encoders_reconstruction() {
                     match decoded {
                         Some(decoded) => assert!(
                             decoded == expected,
-                            "{name} differs: {width}x{height}, {content:?}, quantizer {quantizer}, {preset:?}: {} of {} bytes, the first at {:?}",
+                            "{name} differs: {width}x{height}, {content:?}, quantizer {quantizer}, {effort:?}: {} of {} bytes, the first at {:?}",
                             decoded.len(),
                             expected.len(),
                             decoded.iter().zip(&expected).position(|(a, b)| a != b)

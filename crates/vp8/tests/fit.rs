@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use clips::{CONTENTS, Content, picture, psnr};
 use lockstep_vp8::{
-    Analysis, Encoded, Fitting, FrameKind, Parameters, Picture, Preset, State, decode, encode, encode_to_fit,
+    Analysis, Effort, Encoded, Fitting, FrameKind, Parameters, Picture, State, decode, encode, encode_to_fit,
 };
 use proptest::prelude::*;
 
@@ -59,6 +59,28 @@ fn frames_fill_their_budgets_and_never_exceed_them() {
     }
     all.sort_by(f64::total_cmp);
     assert!(all[all.len() / 2] >= 0.94 && all[all.len() / 10] >= 0.88, "{all:?}");
+}
+
+#[test]
+fn most_pictures_fit_after_two_passes() {
+    let mut counts = Vec::new();
+    for content in CONTENTS {
+        let mut state = State::default();
+        for index in 0..8 {
+            let picture = picture(content, 320, 192, index, 7);
+            let plain = encode(&state, &picture, &Parameters { quantizer: 60, ..Parameters::default() });
+            let analysis = Analysis::new(&state, &picture, &Parameters::default());
+            let (mut fitting, budget) = (Fitting::new(Cow::Borrowed(&analysis), None), plain.frame.len() * 97 / 100);
+            let passes = (1..6).find(|_| {
+                let _ = fitting.pass(budget);
+                fitting.is_filled(budget)
+            });
+            counts.push(passes.unwrap_or(6));
+            state = plain.state;
+        }
+    }
+    let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+    assert!(mean <= 2.1, "{mean} passes: {counts:?}");
 }
 
 #[test]
@@ -129,7 +151,7 @@ proptest! {
         before in 0u8..128,
         budgets in prop::collection::vec(0.002f64..3.0, 1..5),
     ) {
-        let preset = if quality { Preset::Quality } else { Preset::RealTime };
+        let effort = if quality { Effort::QUALITY } else { Effort::REAL_TIME };
         let frame_kind = if key { FrameKind::Key } else { FrameKind::Auto };
         let first = picture(content, width, height, 0, seed);
         let mut state =
@@ -137,7 +159,7 @@ proptest! {
         for (index, rate) in budgets.into_iter().enumerate() {
             let picture = picture(content, width, height, index + 1, seed);
             let budget = bytes(rate * rate / 3.0, width, height);
-            let parameters = Parameters { preset, frame_kind, ..Parameters::default() };
+            let parameters = Parameters { effort, frame_kind, ..Parameters::default() };
             let encoded = checked(&state, &picture, budget, &parameters);
             if encoded.frame.len() > budget {
                 let coarsest = encode(&state, &picture, &Parameters { quantizer: 127, ..parameters.clone() });

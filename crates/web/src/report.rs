@@ -30,6 +30,7 @@ fn name(error: &LiveError) -> &'static str {
         LiveError::Refused
         | LiveError::UnknownEstimator { .. }
         | LiveError::UnknownCodec { .. }
+        | LiveError::InvalidFormat
         | LiveError::TooManyPixels { .. }
         | LiveError::TooManyStreams { .. }
         | LiveError::StreamsRefused => "unsupported",

@@ -72,7 +72,13 @@ class Gym:
         """
         if self._call is None:
             raise RuntimeError("reset the gym before the first step")
-        packets, done = self._call.step(float(bandwidth_bps))
+        try:
+            rate = float(bandwidth_bps)
+        except OverflowError as error:
+            raise ValueError(
+                "bandwidth_bps: expected a finite bandwidth in bit/s from 0 on, found a larger number than any float"
+            ) from error
+        packets, done = self._call.step(rate)
         return stats_of(packets), done
 
 

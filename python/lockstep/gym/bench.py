@@ -4,7 +4,6 @@ The rate uses the CPU time of the process, so that other work on the machine doe
 wall-clock rate is this rate times the number of cores.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from lockstep.gym.environment import CallVectorEnv
+from lockstep.module_command import ArgumentParser, print_error
 
 COUNTS = (64, 256, 1024, 4096)
 """Default numbers of calls that step together."""
@@ -67,7 +67,7 @@ def measure(calls: int, steps: int, threads: int = 0, seed: int = 1) -> Speed:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="lockstep-bench-gym", description=__doc__.partition(": ")[2])
+    parser = ArgumentParser(prog="lockstep-bench-gym", description=__doc__.partition(": ")[2])
     parser.add_argument(
         "--calls", type=int, nargs="+", default=list(COUNTS), help="numbers of calls that step together"
     )
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.write_text(json.dumps(speeds, indent=2) + "\n")
         except OSError as error:
-            print(f"lockstep-bench-gym: {options.json}: {error.strerror or error}", file=sys.stderr)
+            print_error("lockstep-bench-gym", f"{options.json}: {error.strerror or error}")
             return 1
     return 0
 

@@ -1,6 +1,7 @@
 """The environments: a single call, and a vector of calls."""
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -104,6 +105,8 @@ class _Calls:
         self.bounds_bps = whole_pair(bounds_bps, "bounds_bps", 0, MAX_BPS)
         count = whole(count, "num_envs", 1, MAX_ENVIRONMENTS)
         self.rates = np.full(count, self.initial_bps)
+        # A step consists of several calls of the extension. Threads take turns.
+        self._lock = threading.Lock()
         self.vector = VectorEnvironment(
             count,
             _list(traces),
@@ -140,6 +143,12 @@ class _Calls:
             seed = [None if one is None else whole(one, f"seed[{k}]", 0, MAX_UINT64) for k, one in enumerate(seed)]
         elif seed is not None:
             seed = whole(seed, "seed", 0, MAX_UINT64)
+        with self._lock:
+            return self._reset(seed, mask)
+
+    def _reset(
+        self, seed: int | list[int | None] | None, mask: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.float32], Features]:
         values, _ = self.vector.reset(seed, mask)
         begun = np.ones(len(values), np.bool_) if mask is None else mask
         self.rates[begun] = self.initial_bps
@@ -150,7 +159,16 @@ class _Calls:
     def step(
         self, actions: NDArray[Any], begun: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float32], Values, NDArray[np.bool_], Features]:
-        rates = np.clip(self.action.rates(actions), *self.bounds_bps)
+        try:
+            asked = self.action.rates(actions)
+        except OverflowError as error:
+            raise ValueError("invalid action; expected numbers, found a larger one than any float") from error
+        with self._lock:
+            return self._step(np.clip(asked, *self.bounds_bps), begun)
+
+    def _step(
+        self, rates: Values, begun: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float32], Values, NDArray[np.bool_], Features]:
         values, done = self.vector.step(rates)
         self.rates = np.where(begun, self.initial_bps, rates)
         features = self._features(values)

@@ -1,12 +1,11 @@
 """`lockstep train` and `lockstep export`, also named `lockstep-train` and `lockstep-export`."""
 
-import argparse
 import sys
 from pathlib import Path
 
 from lockstep.learn import ALGORITHMS
 from lockstep.learn.arguments import parser, read_setting
-from lockstep.module_command import print_error, run_module, run_reporting_errors
+from lockstep.module_command import ArgumentParser, print_error, run_module, run_reporting_errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +27,7 @@ def _search(algorithm: str, words: list[str]) -> int:
 
 def export(arguments: list[str] | None = None) -> int:
     """Writes the model of a training run again, from its last checkpoint; returns the exit status."""
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="lockstep export",
         description="Writes the model of a training run again, from its last checkpoint.",
         allow_abbrev=False,

@@ -28,6 +28,7 @@ from lockstep.learn.arguments import (
 )
 from lockstep.learn.judging import CODECS, MEASURES
 from lockstep.learn.search_ray import Task, data_of, train_on
+from lockstep.module_command import ArgumentParser
 from lockstep.ray_cluster import ClusterError
 from lockstep.study import FINISHED, Cell, Keep, Study, print_table, summary
 
@@ -71,7 +72,7 @@ def grid(algorithm: str, words: Sequence[str]) -> list[Training]:
     if math.prod(map(len, axes.values())) > MAX_TRAININGS:
         raise ValueError(f"--search: expected at most {MAX_TRAININGS} trainings")
     # The remaining arguments are those of each training; of repeated ones the last counts.
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own = ArgumentParser(add_help=False, allow_abbrev=False)
     of_a_search(own)
     own.add_argument("--output")
     own.add_argument("--quiet", action="store_true")

@@ -1,7 +1,6 @@
 """Traces for training and judging: generated ones, parts of a folder, and those of a manifest."""
 
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from lockstep import _lockstep
 from lockstep.content_hash import content_hash
+from lockstep.module_command import print_text
 
 
 def logarithmically(draw: np.random.Generator, least: float, most: float) -> float:
@@ -72,7 +72,7 @@ def traces_of(folder: Path) -> list[str]:
             _lockstep.SteppedCall(path, interval_ms=100, length_ms=100, seed=0, delay_ms=0.0, queue_packets=1)
         except ValueError as error:
             why = str(error).removeprefix(f"trace {path}: ")
-            print(f"skipped {Path(path).relative_to(folder)}: {why}", file=sys.stderr)
+            print_text(f"skipped {Path(path).relative_to(folder)}: {why}")
         else:
             names.append(path)
     return names

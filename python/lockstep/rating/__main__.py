@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lockstep.argument_types import whole
 from lockstep.arguments import MAX_UINT64
+from lockstep.module_command import ArgumentParser
 from lockstep.rating.server import RatingServer
 from lockstep.rating.trials import RATINGS, Ratings, load_clip, plan
 
@@ -45,7 +46,7 @@ def _participant(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog=COMMAND,
         description="Rate clips on a local page, for a user study after ITU-T P.910. Each rating is one CSV row.",
     )

@@ -1,6 +1,5 @@
 """``lockstep sessions report DIR``: Concerto's measurements on the session logs in a folder."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from lockstep import __version__, theme
 from lockstep.charts import Plot
 from lockstep.figure import specification
+from lockstep.module_command import ArgumentParser, print_text
 from lockstep.quantities import bit_rate, count, percent
 from lockstep.report import figures_argument, print_figures, script_json, template, vega
 from lockstep.sessions import session_charts
@@ -281,7 +281,7 @@ def render_html(figures: Figures) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="lockstep sessions report",
         description="Concerto's measurements (MobiCom 2019, section 2) on the session logs in a folder.",
     )
@@ -297,7 +297,7 @@ def main(arguments: list[str] | None = None) -> int:
         figures = measure(database, logs)
     to_standard_output = str(options.json) == "-"
     out = sys.stderr if to_standard_output else sys.stdout
-    print(text(figures), file=out)
+    print_text(text(figures), out)
     if options.json is not None:
         numbers = json.dumps(msgspec.to_builtins(figures), indent=2, allow_nan=False) + "\n"
         if to_standard_output:

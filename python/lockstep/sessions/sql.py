@@ -1,12 +1,12 @@
 """``lockstep sessions sql DIR "SELECT ..."``: read-only SQL over session logs."""
 
-import argparse
 import csv
 import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from lockstep.module_command import ArgumentParser, print_text
 from lockstep.sessions.database import MEMORY, connect, find, reading
 from lockstep.sessions.schema import SessionError
 
@@ -50,7 +50,8 @@ def _write(rows: Iterable[tuple[Any, ...]], names: list[str], form: str, out: Te
         shown = [[_text(value) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(names, *shown, strict=True)]
         for line in [names, ["-" * width for width in widths], *shown]:
-            print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip(), file=out)
+            padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+            print_text("  ".join(padded).rstrip(), out)
 
 
 def _text(value: Any) -> str:
@@ -61,7 +62,7 @@ def _text(value: Any) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="lockstep sessions sql",
         description="SQL over the session logs in a folder: the read-only tables sessions and seconds.",
         epilog=f'for example: lockstep sessions sql DIR "{_EXAMPLE}"',

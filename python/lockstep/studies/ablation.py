@@ -21,6 +21,7 @@ from lockstep.charts import Plot
 from lockstep.command import lockstep_command
 from lockstep.content_hash import content_hash
 from lockstep.intervals import mean_interval
+from lockstep.module_command import ArgumentParser
 from lockstep.study import TRIED_SECONDS, Cell, Measures, Study, Work, add_arguments, timed
 
 GENERATED = (
@@ -58,7 +59,7 @@ DELAY = "video_delay_ms_p95"
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
-    made = argparse.ArgumentParser(prog="lockstep study ablation", description=(__doc__ or "").partition("\n")[0])
+    made = ArgumentParser(prog="lockstep study ablation", description=(__doc__ or "").partition("\n")[0])
     add_arguments(made, "ablation")
     made.add_argument(
         "--variants",

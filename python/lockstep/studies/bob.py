@@ -36,6 +36,7 @@ from lockstep.argument_types import whole
 from lockstep.content_hash import content_hash, program_hash, tree_hash
 from lockstep.distribution import install_command, install_command_for
 from lockstep.learn.arguments import SECONDS
+from lockstep.module_command import ArgumentParser, print_text
 from lockstep.simulation import simulate
 from lockstep.studies.bob_profiles import PROFILES, PUBLISHED, generated
 from lockstep.studies.printed import PaperFigure, best_row, comparison, row_mean
@@ -589,7 +590,7 @@ def is_trained(study: Study, options: argparse.Namespace) -> bool:
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
-    made = argparse.ArgumentParser(prog="lockstep study bob", description=(__doc__ or "").partition("\n")[0])
+    made = ArgumentParser(prog="lockstep study bob", description=(__doc__ or "").partition("\n")[0])
     add_arguments(made, "bob", PAPER_BUDGETS)
     made.add_argument(
         "--parts",
@@ -653,7 +654,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"using generated profiles similar to BoB's; {PUBLISHED}", file=sys.stderr)
     for profile in PROFILES:
         if profile not in options.chosen:
-            print(f"skipped {file_of(profile)}: no such file in {options.profiles}", file=sys.stderr)
+            print_text(f"skipped {file_of(profile)}: no such file in {options.profiles}")
     # Report missing models before any call, whatever results the folder has.
     for name in LEARNED if "estimators" in options.parts else ("bob",):
         model = model_of(options, name)

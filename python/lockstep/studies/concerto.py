@@ -38,6 +38,7 @@ from lockstep.content_hash import content_hash, program_hash
 from lockstep.distribution import install_command
 from lockstep.learn.arguments import SECONDS
 from lockstep.learn.judging import CODECS, MEASURES, measure
+from lockstep.module_command import ArgumentParser
 from lockstep.studies.observation import observation
 from lockstep.studies.observation import works as observation_works
 from lockstep.studies.printed import Ours, PaperFigure, comparison
@@ -474,7 +475,7 @@ def _setting(options: argparse.Namespace, model: Path | None) -> dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
-    made = argparse.ArgumentParser(
+    made = ArgumentParser(
         prog="lockstep study concerto",
         description=(__doc__ or "").partition("\n")[0],
         epilog="All parts except the observation train and require the extra `learn`. For the observation's calls "

@@ -22,6 +22,7 @@ import polars
 from lockstep.command import lockstep_command
 from lockstep.intervals import mean_interval
 from lockstep.learn.traces import split_names
+from lockstep.module_command import ArgumentParser
 from lockstep.study import TRIED_SECONDS, Study, Work, add_arguments, time_left, timed
 from lockstep.sweep_plot import MEASURES, chart, joined
 
@@ -61,7 +62,7 @@ SCORES = {
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
-    made = argparse.ArgumentParser(prog="lockstep study lockstep", description=(__doc__ or "").partition("\n")[0])
+    made = ArgumentParser(prog="lockstep study lockstep", description=(__doc__ or "").partition("\n")[0])
     add_arguments(made, "lockstep")
     made.set_defaults(workers=os.cpu_count() or 1)
     made.add_argument(

@@ -26,6 +26,7 @@ import polars
 
 from lockstep.comparison_charts import call_frames
 from lockstep.content_hash import content_hash, program_hash
+from lockstep.module_command import ArgumentParser
 from lockstep.simulation import simulate
 from lockstep.studies import bob, concerto
 from lockstep.studies.papers_book import FRAMES, write_book
@@ -543,7 +544,7 @@ def _add_estimators(results: Results, mode: str, seed: int, of: Mapping[Any, Map
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
-    made = argparse.ArgumentParser(prog="lockstep study papers", description=(__doc__ or "").partition("\n")[0])
+    made = ArgumentParser(prog="lockstep study papers", description=(__doc__ or "").partition("\n")[0])
     add_arguments(made, "papers", budgets=tuple(SIZES))
     made.add_argument("--parts", nargs="+", choices=PARTS, default=tuple(PARTS), help="parts to run (default: all)")
     made.add_argument(

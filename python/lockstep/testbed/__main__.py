@@ -12,7 +12,7 @@ from typing import Any
 
 import polars
 
-from lockstep.module_command import print_error
+from lockstep.module_command import ArgumentParser, print_error, print_text
 from lockstep.report import figures_argument
 from lockstep.study import Cell, Study, Work, print_table, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
@@ -87,7 +87,7 @@ def _usage() -> str:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"{COMMAND} {command}", description=f"{COMMANDS[command].capitalize()}.")
+    parser = ArgumentParser(prog=f"{COMMAND} {command}", description=f"{COMMANDS[command].capitalize()}.")
     parser.add_argument(
         "--output", type=Path, default=None, metavar="DIR", help="folder of the experiment (out/testbed/NAME)"
     )
@@ -168,7 +168,7 @@ def _compare(words: Sequence[str]) -> int:
 
 
 def _list(words: Sequence[str]) -> int:
-    argparse.ArgumentParser(prog=f"{COMMAND} list", description=f"List {COMMANDS['list']}.").parse_args(words)
+    ArgumentParser(prog=f"{COMMAND} list", description=f"List {COMMANDS['list']}.").parse_args(words)
     folder = traces()
     print(f"recordings: {folder or 'none; set LOCKSTEP_SHARED to the folder that has traces/mahimahi'}\n")
     print("experiments:")
@@ -203,7 +203,7 @@ def _lacking(kind: str) -> Iterator[str]:
 
 
 def _report(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"{COMMANDS['report'].capitalize()}.")
+    parser = ArgumentParser(prog=f"{COMMAND} report", description=f"{COMMANDS['report'].capitalize()}.")
     parser.add_argument("folder", type=Path, help="folder of an experiment, such as out/testbed/verizon")
     figures_argument(parser)
     options = parser.parse_args(words)
@@ -240,7 +240,7 @@ def _measure(options: argparse.Namespace, name: str, experiment: Experiment, pro
     cases = {case.name: case for case in (*experiment.cases, SELF_TEST)}
     sources = {case.name: resolve(case)[1] for case in experiment.cases}
     for case, source in sources.items():
-        print(f"{case}: {source}", file=sys.stderr)
+        print_text(f"{case}: {source}")
     logs = None if options.session_log is None else Logs(options.session_log, name)
     open_cells = study.unfinished([*floors, *cells])
     in_all = sum(cell["seconds"] + START_SECONDS for cell in open_cells)
@@ -350,11 +350,11 @@ def _print_results(table: polars.DataFrame, experiment: Experiment) -> None:
     left_out = table.filter(~polars.col("counted"))
     for row in left_out.iter_rows(named=True):
         why = row["failed"] or row["reasons"]
-        print(f"not counted: {row['case']}, {row['program']}, run {row['repeat']}: {why}")
+        print_text(f"not counted: {row['case']}, {row['program']}, run {row['repeat']}: {why}", sys.stdout)
     for row in table.filter(polars.col("case") == SELF_TEST.name).iter_rows(named=True):
         if row["failed"]:
             continue
-        print(f"the ruler with {row['program']}: {report.ruler_error(row)}")
+        print_text(f"the ruler with {row['program']}: {report.ruler_error(row)}", sys.stdout)
     for printed in experiment.printed:
         print(f"the paper: {report.describe_printed(printed)}")
 

@@ -6,13 +6,13 @@ use lockstep_control::{Input, LimitedBy};
 use lockstep_transport::wire::{DATA_HEADER, DATAGRAM_OVERHEAD};
 use lockstep_transport::{OutgoingFrame, Recovery, StateId, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::MAX_QUANTIZER;
+use lockstep_vp8::{Effort, MAX_QUANTIZER};
 
 use super::budget::FrameBudget;
 use super::{Committed, SendingEnd};
 use crate::codec::{Candidate, Codec};
 use crate::encoder::{EncodeJob, FrameRequest, FrameStart, Menu};
-use crate::functional::FINEST_USEFUL_QUANTIZER;
+use crate::functional::finest_quantizer;
 use crate::narrow::NarrowPathShares;
 use crate::record::Outcome;
 use crate::screen::SharpBudget;
@@ -24,6 +24,8 @@ pub(super) struct Encoding<P> {
     pub(super) source: StateId,
     /// Budget of a frame with sharp text; none unless the picture shows a screen.
     sharp: Option<SharpBudget>,
+    /// Effort level of the encoder.
+    effort: Effort,
     /// Start of the coding.
     started_at: Timestamp,
     /// Whether the path has changed since the start, so that earlier frames may be lost.
@@ -31,10 +33,11 @@ pub(super) struct Encoding<P> {
 }
 
 /// The limit of the encoder's range that determined the size of a frame with this quantizer, instead of its `budget`.
-fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
+/// `finest` is the finest quantizer.
+fn limited_by_encoder((quantizer, finest): (u8, u8), size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
     if quantizer >= MAX_QUANTIZER && size > budget {
         Some(LimitedBy::CoarsestQuantizer)
-    } else if quantizer <= FINEST_USEFUL_QUANTIZER && size < budget {
+    } else if quantizer <= finest && size < budget {
         Some(LimitedBy::FinestQuantizer)
     } else {
         None
@@ -105,6 +108,7 @@ impl<C: Codec> SendingEnd<C> {
         let queued = self.in_flight().queued;
         let queue = self.path.view(now).bottleneck_queue.filter(|_| self.traits().is_bounded);
         let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
+        let effort = if C::HAS_EFFORT { self.effort.level(self.frame_interval) } else { self.effort.first_level() };
         let request = FrameRequest {
             now,
             picture: &picture,
@@ -114,6 +118,7 @@ impl<C: Codec> SendingEnd<C> {
             target: self.overhead.less(self.rate_for_pictures(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
+            effort,
             may_wait: self.traits().has_ceiling,
         };
         let asked = request.target;
@@ -132,9 +137,12 @@ impl<C: Codec> SendingEnd<C> {
             });
             return None;
         };
-        self.record(capture, |record| record.encode_started_at = Some(now));
-        self.encoding = Some(Encoding { capture, picture, source, sharp, started_at: now, misdirected: false });
-        Some(job)
+        self.record(capture, |record| {
+            record.encode_started_at = Some(now);
+            record.effort = C::HAS_EFFORT.then(|| effort.level());
+        });
+        self.encoding = Some(Encoding { capture, picture, source, sharp, effort, started_at: now, misdirected: false });
+        Some(job.with_effort(effort))
     }
 
     /// Handles the menu of a finished job. Decides by the newest feedback which candidate to send. If no newer picture
@@ -164,7 +172,7 @@ impl<C: Codec> SendingEnd<C> {
         let probe = if probes { self.payload } else { ByteCount::ZERO };
         match self.encoder.refine(menu, budget.frame.0.max(probe)) {
             Ok(job) => {
-                self.refinement = Some(job);
+                self.refinement = Some(job.with_effort(encoding.effort));
                 self.encoding = Some(encoding);
             }
             Err(menu) => self.decide(now, encoding, menu, &budget, still_good, probes),
@@ -182,6 +190,7 @@ impl<C: Codec> SendingEnd<C> {
         still_good: bool,
         probes: bool,
     ) {
+        self.effort.on_coded(encoding.effort, now.saturating_since(encoding.started_at));
         let budget = frame_budget.frame.0;
         let sharp = encoding.sharp.map_or(ByteCount::ZERO, |sharp| sharp.most);
         let affordable = frame_budget.affordable.0.max(sharp);
@@ -214,7 +223,9 @@ impl<C: Codec> SendingEnd<C> {
             self.record(encoding.capture, |record| record.outcome = outcome);
             return;
         };
-        let limited_by = limited_by_encoder(candidate.quantizer, candidate.size(), budget).unwrap_or(limited_by);
+        let finest = finest_quantizer::<C>(encoding.effort);
+        let limited_by =
+            limited_by_encoder((candidate.quantizer, finest), candidate.size(), budget).unwrap_or(limited_by);
         let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);
         if self.send(now, encoding, target, candidate) {
             self.last_limited_by = Some(limited_by);

@@ -1,7 +1,6 @@
 //! `lockstep encode` and `lockstep decode`.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,8 @@ use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4m
 use lockstep_runner::output_file::{self, OutputFile, is_standard_output};
 use lockstep_runner::progress::Progress;
 use lockstep_runner::standard_input::{input_name, is_standard_input};
-use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
+use lockstep_units::open_input;
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Effort, Parameters, State, decode_in};
 
 /// Arguments of `lockstep encode`.
 #[derive(Args)]
@@ -27,8 +27,8 @@ pub struct EncodeArguments {
     #[arg(long, short, value_parser = clap::value_parser!(u8).range(0..=127))]
     quantizer: u8,
     /// Effort of the encoder.
-    #[arg(long, value_parser = value_of::<Preset>(), default_value = "real-time")]
-    preset: Preset,
+    #[arg(long, value_parser = value_of::<Effort>(), default_value = "real-time")]
+    preset: Effort,
 }
 
 /// Arguments of `lockstep decode`.
@@ -52,7 +52,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     if is_standard_input(path) {
         return Ok(Box::new(stdin().lock()));
     }
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = open_input(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Box::new(BufReader::new(file)))
 }
 
@@ -87,7 +87,7 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
     let format = source.format();
     let (mut output, mut can_seek): (Option<IvfWriter<OutputFile>>, _) = (None, false);
-    let parameters = Parameters { quantizer: arguments.quantizer, preset: arguments.preset, ..Parameters::default() };
+    let parameters = Parameters { quantizer: arguments.quantizer, effort: arguments.preset, ..Parameters::default() };
     let (arena, mut state) = (Arena::default(), State::default());
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);

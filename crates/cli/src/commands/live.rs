@@ -78,13 +78,17 @@ pub struct SendArguments {
     /// priority, and the receiver learns their names. The text of a screen's pictures stays sharp.
     #[arg(long, value_name = "SOURCE[,name=NAME][,priority=NUMBER][,content=screen]", default_value = "generated")]
     source: Vec<SourceArgument>,
-    /// Stop after this time; without it, the call lasts until the source ends or the receiver leaves.
+    /// Stop this time after the receiver has joined; without it, the call lasts until the source ends or the receiver
+    /// leaves.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
     /// Give up if nobody answers within this time; `none` retries without limit. The default is 10, and `none` with
     /// --web.
     #[arg(long, value_name = "SECONDS", value_parser = limit)]
     wait_seconds: Option<Limit>,
+    /// Start the source before the receiver has joined, for `lockstep call`, whose link may carry nothing.
+    #[arg(long, hide = true)]
+    starts_at_once: bool,
     /// Give up if the receiver is silent for this time after it answered; `none` never does.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
@@ -389,6 +393,7 @@ impl SendService {
             receiving: Vec::new(),
             length: arguments.seconds.map(Seconds::get),
             wait_limit: arguments.wait_seconds.map_or(wait, |limit| limit.0),
+            starts_at_once: arguments.starts_at_once,
             idle_limit: arguments.idle_seconds.0,
             stop,
             freshness: Freshness::default(),
@@ -575,6 +580,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             receiving: receiving.collect(),
             length: None,
             wait_limit: arguments.wait_seconds.map_or(wait, |limit| limit.0),
+            starts_at_once: false,
             idle_limit: arguments.idle_seconds.0,
             stop: Box::new(stop.clone()),
             freshness: Freshness::default(),

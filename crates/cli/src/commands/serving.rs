@@ -142,6 +142,7 @@ fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
                 | LiveError::Connection(_)
                 | LiveError::Refused
                 | LiveError::UnknownEstimator { .. }
+                | LiveError::InvalidFormat
                 | LiveError::TooManyPixels { .. }
                 | LiveError::TooManyStreams { .. }
                 | LiveError::StreamsRefused

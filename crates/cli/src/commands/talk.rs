@@ -303,6 +303,7 @@ impl Talk {
             receiving: vec![Receiving { end: receiving, open_sink: open, loudspeaker }],
             length: arguments.seconds.map(Seconds::get),
             wait_limit: self.wait.0,
+            starts_at_once: false,
             idle_limit: arguments.idle_seconds.and_then(|limit| limit.0),
             stop,
             freshness: Freshness::default(),

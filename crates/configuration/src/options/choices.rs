@@ -2,12 +2,18 @@
 
 use serde_json::Value;
 
-use lockstep_call::MenuMode;
+use lockstep_call::{MenuMode, Preset};
 use lockstep_control::{GracePeriod, Latency};
 use lockstep_link::QueueConfig;
-use lockstep_vp8::Preset;
+use lockstep_vp8::Effort;
 
 use super::option_value::OptionValue;
+
+/// Error for a word that is none of the choices of `T`.
+fn no_choice<T: OptionValue>(word: &str) -> String {
+    let names: Vec<&str> = T::CHOICES.iter().map(|(name, _)| *name).collect();
+    format!("`{word}` is none of {}", names.join(", "))
+}
 
 /// Implements [`OptionValue`] for types with a name for each value.
 macro_rules! choices {
@@ -18,7 +24,7 @@ macro_rules! choices {
             fn from_word(word: &str) -> Result<Self, String> {
                 match word {
                     $($name => Ok($value),)*
-                    _ => Err(format!("`{word}` is none of {}", Self::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "))),
+                    _ => Err(no_choice::<Self>(word)),
                 }
             }
 
@@ -27,6 +33,59 @@ macro_rules! choices {
             }
         }
     )*};
+}
+
+/// Names and meanings of presets: automatic, then the effort levels in order.
+const PRESETS: [(&str, &str); 11] = [
+    (
+        "auto",
+        "For each picture, the highest level that the encoder's time allows: a quarter of the frame interval, with --latency low an eighth",
+    ),
+    ("real-time", "The fastest level"),
+    ("1", ""),
+    ("2", ""),
+    ("3", ""),
+    ("4", ""),
+    ("5", ""),
+    ("6", ""),
+    ("7", ""),
+    ("8", "Levels between them; a higher one takes more time and fewer bits"),
+    ("quality", "The slowest level"),
+];
+
+impl OptionValue for Effort {
+    const CHOICES: &'static [(&'static str, &'static str)] = PRESETS.split_at(1).1;
+
+    fn from_word(word: &str) -> Result<Self, String> {
+        let level = Self::CHOICES.iter().position(|(name, _)| *name == word);
+        level.map(|level| Self::new(level as u8)).ok_or_else(|| no_choice::<Self>(word))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(Self::CHOICES[usize::from(self.level())].0)
+    }
+}
+
+impl OptionValue for Preset {
+    const CHOICES: &'static [(&'static str, &'static str)] = &PRESETS;
+
+    fn from_word(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            level => Effort::from_word(level).map(Self::Level).map_err(|_| no_choice::<Self>(word)),
+        }
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Self::from_word(&value.to_string())
+    }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Auto => Value::from("auto"),
+            Self::Level(effort) => effort.to_value(),
+        }
+    }
 }
 
 /// Queue discipline.
@@ -70,6 +129,8 @@ pub enum CodecKind {
     /// A rate control chooses one quantizer per frame before coding, and follows the controller's target once per
     /// second. Lost packets are retransmitted; a key frame is the last resort.
     Conventional,
+    /// The functional codec over AV1, through the system's libaom and dav1d. A state is a frame in a reference slot.
+    Av1,
 }
 
 /// A published system to follow to the letter, where Lockstep does something better.
@@ -115,6 +176,8 @@ choices! {
             "Fits each frame to the current allowance, and codes it from any state that the receiver holds",
         "conventional" = CodecKind::Conventional:
             "Behaves like a codec of WebRTC: one quantizer per frame by a rate control that follows the target once per second; lost packets are retransmitted, or replaced by a key frame",
+        "av1" = CodecKind::Av1:
+            "As functional, over AV1 instead of VP8: states are frames in reference slots; simulated calls only, with pixels, through the system's libaom 3.6 and dav1d 1.0",
     }
     AsPublished {
         "salsify" = AsPublished::Salsify:
@@ -131,10 +194,6 @@ choices! {
             "A frame fitted to the newest budget, in several passes if necessary; for one core",
         "serial" = MenuKind::Serial: "Salsify's two candidates, one after the other, for one core",
         "parallel" = MenuKind::Parallel: "Salsify's two candidates, in parallel, for two cores",
-    }
-    Preset {
-        "real-time" = Preset::RealTime: "For calls",
-        "quality" = Preset::Quality: "Slower and smaller",
     }
     Latency {
         "low" = Latency::Low: "Minimum delay, for tele-operation and games",

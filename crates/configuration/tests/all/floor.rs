@@ -7,7 +7,7 @@ use lockstep_configuration::{CallArguments, CallSettings, Observers, simulate_wi
 use lockstep_measure::{KeptFrames, LoggedFrame, Scores, VideoDelayFloor};
 use lockstep_sim::{EncodeTime, JobTimes, TimePoint};
 use lockstep_units::Timestamp;
-use lockstep_vp8::Preset;
+use lockstep_vp8::Effort;
 
 const DECODE_TIME: Duration = Duration::from_millis(3);
 
@@ -17,6 +17,7 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
         ("seconds", "4"),
         ("trace", "poisson:500kbps,seed=2"),
         ("controller", "salsify"),
+        ("preset", "real-time"),
     ];
     let mut all = CallArguments::default();
     for (name, word) in usual.iter().chain(options) {
@@ -27,7 +28,12 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
 
 /// Job times in the call of [`settings`].
 fn job_times() -> JobTimes {
-    EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 64 * 48)
+    EncodeTime::built_in().unwrap().job_times(64 * 48)
+}
+
+/// Time of `work` at the fastest level.
+fn fastest(times: &JobTimes, work: EncodeWork) -> Duration {
+    times.of(work, Effort::REAL_TIME)
 }
 
 fn run(options: &[(&str, &str)]) -> (Scores, Vec<LoggedFrame>) {
@@ -61,7 +67,7 @@ fn no_frame_is_faster_than_the_minimum_video_delay() {
         (&[("modelled", "true"), ("codec", "conventional")], EncodeWork::OneFrame),
     ] {
         let (scores, frames) = run(words);
-        let floor = floor(job_times().of(work));
+        let floor = floor(fastest(&job_times(), work));
         for frame in frames.iter().filter(|frame| frame.followed) {
             let least = floor.of(frame.record.captured_at).unwrap();
             assert!(frame.video_delay >= least, "{words:?}: {:?} of at least {least:?}", frame.video_delay);
@@ -107,7 +113,7 @@ fn fixed_rate_is_limited_only_by_a_given_maximum() {
 
 #[test]
 fn modelled_codec_has_the_coding_time_of_the_real_one() {
-    let JobTimes { first_pass, one_frame, .. } = job_times();
+    let [first_pass, one_frame] = [EncodeWork::FirstPass, EncodeWork::OneFrame].map(|work| fastest(&job_times(), work));
     assert_eq!(shortest_coding(&run(&[]).1), first_pass);
     assert_eq!(shortest_coding(&run(&[("modelled", "true")]).1), first_pass);
     assert_eq!(shortest_coding(&run(&[("codec", "conventional")]).1), one_frame);
@@ -117,12 +123,18 @@ fn modelled_codec_has_the_coding_time_of_the_real_one() {
 #[test]
 fn coding_time_follows_preset_size_and_option() {
     let coding = |options: &[(&str, &str)]| settings(options).job_times(64 * 48).0;
-    assert!(coding(&[("preset", "quality")]).first_pass > coding(&[]).first_pass);
-    assert!(settings(&[]).job_times(3840 * 2160).0.first_pass > 100 * coding(&[]).first_pass);
+    let first_pass = |times: &JobTimes| fastest(times, EncodeWork::FirstPass);
+    assert!(first_pass(&settings(&[]).job_times(3840 * 2160).0) > 100 * first_pass(&coding(&[])));
     let told = coding(&[("encode_ms", "12")]);
-    assert_eq!(told.serial_menu, Duration::from_millis(12));
-    assert!(told.first_pass < told.serial_menu && told.one_frame < told.serial_menu);
-    assert_eq!(shortest_coding(&run(&[("encode_ms", "12")]).1), told.first_pass);
+    let menu = fastest(&told, EncodeWork::SerialMenu);
+    assert!(menu.abs_diff(Duration::from_millis(12)) < Duration::from_nanos(2), "{menu:?}");
+    assert!(first_pass(&told) < menu && fastest(&told, EncodeWork::OneFrame) < menu);
+    assert_eq!(shortest_coding(&run(&[("encode_ms", "12")]).1), first_pass(&told));
+    // The given time is that of the preset.
+    let slow = coding(&[("encode_ms", "12"), ("preset", "quality")]).of(EncodeWork::SerialMenu, Effort::QUALITY);
+    assert!(slow.abs_diff(Duration::from_millis(12)) < Duration::from_nanos(2), "{slow:?}");
+    let shortest = |preset| shortest_coding(&run(&[("preset", preset)]).1);
+    assert!(shortest("real-time") < shortest("4") && shortest("4") < shortest("quality"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Integration tests of the crate, in one program: each program would compile the simulator again.
 
 mod as_published;
+mod av1;
 mod estimator;
 mod floor;
 mod modelled;

@@ -70,10 +70,9 @@ impl Clip {
         Ok(Self::new(&name, pictures, source.format()))
     }
 
-    /// Bit rate of these frames, kb/s.
-    pub fn kbps(&self, frames: &[Vec<u8>]) -> f64 {
-        let bytes: usize = frames.iter().map(Vec::len).sum();
-        bytes as f64 * 8e-3 / self.format.time_of(frames.len() as u64).as_secs_f64()
+    /// Bit rate of all pictures coded in `bytes`, kb/s.
+    pub fn kbps(&self, bytes: usize) -> f64 {
+        bytes as f64 * 8e-3 / self.format.time_of(self.pictures.len() as u64).as_secs_f64()
     }
 }
 

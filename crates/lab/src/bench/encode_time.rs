@@ -12,18 +12,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use lockstep_av1::{Av1, Av1Parameters};
 use lockstep_call::{
-    EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode, SerialMenu,
-    Tuning,
+    EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, FunctionalCodec, FunctionalEncoder, Menu, MenuMode,
+    PictureCodec, SerialMenu, Tuning, Vp8,
 };
 use lockstep_measure::Machine;
 use lockstep_media::{SourceOptions, open_source, parse_size};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
-use lockstep_sim::{EncodeTime, JobTimes, TimePoint};
+use lockstep_sim::{EncodeTime, TimePoint};
 use lockstep_transport::StateId;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::{Analysis, Parameters, Picture, Preset, State};
+use lockstep_vp8::{Effort, Parameters, Picture};
 
 use super::{Stopwatch, median};
 
@@ -54,58 +55,72 @@ const BUDGETS: [f64; 3] = [0.02, 0.06, 0.15];
 /// Budget of a fit pass as a share of the last size. Most fit passes miss their budget by less.
 const REFINED: f64 = 0.8;
 
-/// Runs a job. Adds its kind and its time in milliseconds to `works`, except for key frames.
-fn timed(job: EncodeJob, key_frame: bool, works: &mut Vec<(EncodeWork, f64)>) -> Menu {
+/// Runs a job. Adds its kind and its time in milliseconds to `works`, except for frames from the empty state.
+fn timed<C: PictureCodec>(job: EncodeJob<C>, from_nothing: bool, works: &mut Vec<(EncodeWork, f64)>) -> Menu<C> {
     let kind = job.kind();
     let watch = Stopwatch::start();
     let menu = job.run(&SerialMenu);
-    if !key_frame {
+    if !from_nothing {
         works.push((kind, 1e3 * watch.seconds()));
     }
     menu
 }
 
 /// Encodes `pictures` as in a call with this menu. Returns the time of each interframe job in milliseconds, by kind.
-fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> Vec<(EncodeWork, f64)> {
+fn job_times<C: FunctionalCodec + PictureCodec>(
+    parameters: &C::Parameters,
+    effort: Effort,
+    mode: MenuMode,
+    pictures: &[Picture],
+) -> Vec<(EncodeWork, f64)> {
     let mut works = Vec::new();
-    let mut encoder = FunctionalEncoder::new(parameters.clone(), mode, &Tuning::default());
-    let (mut source, mut state) = (StateId::EMPTY, State::default());
+    let mut encoder = FunctionalEncoder::<C>::new(parameters.clone(), mode, &Tuning::default());
+    let mut source = StateId::EMPTY;
+    // The conventional codec has another state and other memory.
+    let (arena, mut state, mut with_effort) = (C::Arena::default(), C::State::default(), parameters.clone());
+    C::set_effort(&mut with_effort, effort);
     for (index, picture) in pictures.iter().enumerate() {
         let bits = BUDGETS[index % BUDGETS.len()];
         let bytes = (picture.width() * picture.height()) as f64 * bits / 8.0;
         let budget = ByteCount::new(bytes as u64);
         let now = Timestamp::ZERO + FRAME_INTERVAL * index as u32;
         let target = Bitrate::from_bps((8.0 * bytes / FRAME_INTERVAL.as_secs_f64()) as u64);
-        let request = FrameRequest { budget, ..FrameRequest::at_rate(now, picture, source, target) };
+        let request = FrameRequest { budget, effort, ..FrameRequest::at_rate(now, picture, source, target) };
         let Some(FrameStart { job, .. }) = encoder.begin(&request) else { continue };
-        let key_frame = source == StateId::EMPTY;
-        let menu = timed(job, key_frame, &mut works);
+        let from_nothing = source == StateId::EMPTY;
+        let menu = timed(job, from_nothing, &mut works);
         // The job of a conventional codec: the same picture at the same quantizer.
-        if let Some(first) = menu.candidates.first().filter(|first| !first.key_frame) {
+        if let Some(first) = menu.candidates.first() {
             let watch = Stopwatch::start();
-            let coded = Analysis::new(&state, picture, parameters).encode(first.quantizer);
-            black_box(coded.state.id());
-            works.push((EncodeWork::OneFrame, 1e3 * watch.seconds()));
-            drop(coded);
+            let coded = C::encode(&C::analyse(&arena, &state, picture, &with_effort), first.quantizer);
+            black_box(C::name(&coded.state));
+            if !from_nothing {
+                works.push((EncodeWork::OneFrame, 1e3 * watch.seconds()));
+            }
+            state = coded.state;
         }
         let size = menu.candidates.first().map_or(ByteCount::ZERO, |candidate| candidate.size());
         let smaller = ByteCount::new((REFINED * size.as_f64()) as u64);
         let menu = match encoder.refine(menu, smaller) {
-            Ok(job) => timed(job, key_frame, &mut works),
+            Ok(job) => timed(job, from_nothing, &mut works),
             Err(menu) => menu,
         };
         let choice = encoder.choose(&menu, ByteCount::new(u64::MAX), true);
-        if let Some((name, candidate)) = encoder.commit(menu, choice) {
-            (source, state) = (name, candidate.state);
+        if let Some((name, _)) = encoder.commit(menu, choice) {
+            encoder.forget(source);
+            source = name;
         }
     }
     works
 }
 
-fn measure(pictures: &[Picture], preset: Preset) -> Result<TimePoint> {
-    let parameters = Parameters { preset, ..Parameters::default() };
-    let mut works = job_times(&parameters, MenuMode::Fit { passes: 2 }, pictures);
-    works.extend(job_times(&parameters, MenuMode::Serial, pictures));
+fn measure<C: FunctionalCodec + PictureCodec>(
+    parameters: &C::Parameters,
+    effort: Effort,
+    pictures: &[Picture],
+) -> Result<TimePoint> {
+    let mut works = job_times::<C>(parameters, effort, MenuMode::Fit { passes: 2 }, pictures);
+    works.extend(job_times::<C>(parameters, effort, MenuMode::Serial, pictures));
     let time = |work| {
         let times: Vec<f64> = works.iter().filter(|(kind, _)| *kind == work).map(|(_, time)| *time).collect();
         if times.is_empty() {
@@ -148,7 +163,8 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
     }
     sizes.sort_by_key(|(width, height)| width * height);
     sizes.dedup_by_key(|(width, height)| *width * *height);
-    let (mut real_time, mut quality) = (Vec::new(), Vec::new());
+    let (mut real_time, mut quality, mut av1) = (Vec::new(), Vec::new(), Vec::new());
+    let has_av1 = Av1::check().inspect_err(|error| eprint_line!("skipped av1: {error}")).is_ok();
     let mut progress = Progress::new("measure", sizes.len() as u64);
     for size in sizes {
         let options = SourceOptions { seed: arguments.seed, size: Some(size), ..SourceOptions::default() };
@@ -161,12 +177,18 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
         }
         let name = format!("{}x{}", size.0, size.1);
         let of = || format!("{} at {name}", arguments.clip);
-        real_time.push(measure(&pictures, Preset::RealTime).with_context(of)?);
-        quality.push(measure(&pictures, Preset::Quality).with_context(of)?);
+        for (effort, points) in [(Effort::REAL_TIME, &mut real_time), (Effort::QUALITY, &mut quality)] {
+            points.push(measure::<Vp8>(&Parameters::default(), effort, &pictures).with_context(of)?);
+        }
+        if has_av1 {
+            let parameters = Av1Parameters::default();
+            av1.push(measure::<Av1>(&parameters, Effort::REAL_TIME, &pictures).with_context(of)?);
+            parameters.failure.check().map_err(anyhow::Error::from_boxed).with_context(of)?;
+        }
         progress.update(real_time.len() as u64, &name);
     }
     progress.finish();
-    let model = EncodeTime { machine: machine(), clip: arguments.clip.clone(), real_time, quality };
+    let model = EncodeTime { machine: machine(), clip: arguments.clip.clone(), real_time, quality, av1 };
     let model = EncodeTime::from_json(&serde_json::to_string(&model)?)?;
     print_line!("{}, {} cores, milliseconds a picture:", model.machine.processor, model.machine.cores);
     print_line!(
@@ -178,15 +200,11 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
         "later pass",
         "serial menu"
     );
-    for (name, preset, points) in
-        [("real-time", Preset::RealTime, &model.real_time), ("quality", Preset::Quality, &model.quality)]
-    {
-        for point in points {
-            let JobTimes { one_frame, first_pass, later_pass, serial_menu, .. } =
-                model.job_times(preset, point.pixels as usize);
-            let [one, first, later, serial] =
-                [one_frame, first_pass, later_pass, serial_menu].map(|time| time.as_secs_f64() * 1e3);
-            print_line!("{name:<11}{:>10}{one:>11.2}{first:>12.2}{later:>12.2}{serial:>13.2}", point.pixels);
+    for (name, points) in [("real-time", &model.real_time), ("quality", &model.quality), ("av1", &model.av1)] {
+        for TimePoint { pixels, one_frame_ms, first_pass_ms, later_pass_ms, serial_menu_ms } in points {
+            print_line!(
+                "{name:<11}{pixels:>10}{one_frame_ms:>11.2}{first_pass_ms:>12.2}{later_pass_ms:>12.2}{serial_menu_ms:>13.2}"
+            );
         }
     }
     write_json(&arguments.output, &model)

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
+use lockstep_call::{FunctionalEncoder, MenuMode, Preset, ReceivingEnd, SendingEnd, Tuning, Vp8, announced};
 use lockstep_control::{Algorithm, ControllerSetup};
 use lockstep_link::{Link, LinkConfig, REVERSE_CAPACITY, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
@@ -23,7 +23,7 @@ use lockstep_sim::{
 };
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::{Parameters, Preset};
+use lockstep_vp8::Parameters;
 
 use super::{Stopwatch, core_seconds, median};
 
@@ -145,11 +145,12 @@ fn real() -> Result<Run> {
     let algorithm: Algorithm = "salsify".parse()?;
     let setting = ControllerSetup::new(ByteCount::new(transport.payload as u64), format.frame_interval());
     let encoder = FunctionalEncoder::<Vp8>::new(Parameters::default(), MenuMode::default(), &Tuning::default());
-    let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder), &Tuning::default());
+    let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder), &Tuning::default())
+        .with_preset(Preset::REAL_TIME, setting.latency);
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));
     let options = SimulationOptions {
         length: Duration::from_secs(REAL_SECONDS),
-        job_times: EncodeTime::built_in()?.job_times(Preset::RealTime, REAL_SIZE.0 * REAL_SIZE.1),
+        job_times: EncodeTime::built_in()?.job_times(REAL_SIZE.0 * REAL_SIZE.1),
         decode_time: Duration::from_millis(3),
     };
     let source = Box::new(GeneratedSource::new(GeneratedClip::new(format, 1)?));

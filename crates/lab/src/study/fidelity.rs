@@ -13,7 +13,7 @@ use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
 use lockstep_configuration::{
-    CallArguments, CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled,
+    CallArguments, CallSettings, CodecKind, NamedTrace, OptionValue, Simulated, TraceName, simulate, simulate_modelled,
 };
 use lockstep_control::Algorithm;
 use lockstep_measure::Scores;
@@ -218,12 +218,8 @@ fn heading(what: &str) -> String {
 }
 
 fn name(trace: &str, codec: CodecKind, controller: &str) -> String {
-    let codec = match codec {
-        CodecKind::Functional => "functional",
-        CodecKind::Conventional => "conventional",
-    };
     let short = trace.rsplit('/').next().unwrap_or(trace);
-    format!("{short} {codec} {controller}")
+    format!("{short} {} {controller}", codec.to_word())
 }
 
 fn print(report: &FidelityReport) {

@@ -1,8 +1,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, Tuning};
-use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, FlowGroup, RateBounds};
+use lockstep_call::{FunctionalEncoder, MenuMode, Preset, Tuning};
+use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, FlowGroup, Latency, RateBounds};
 use lockstep_transport::{ReceiverConfig, SenderConfig, VideoFormat};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
@@ -36,7 +36,9 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
         None => controller,
     };
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    // An automatic preset would follow the time that this machine takes.
     SendingEnd::new(config, controller, Box::new(encoder), &Tuning::default())
+        .with_preset(Preset::REAL_TIME, Latency::default())
 }
 
 fn receiving_end() -> ReceivingEnd {

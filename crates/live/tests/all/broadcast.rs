@@ -42,6 +42,7 @@ fn view(ticket: Ticket, shown: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Finis
         receiving: vec![Receiving { end: receiving_end(), open_sink: counting(&shown), loudspeaker: None }],
         length: None,
         wait_limit: CALL.wait_limit,
+        starts_at_once: false,
         idle_limit: CALL.idle_limit,
         stop: Box::new(move || stop.load(Ordering::Relaxed)),
         freshness: Freshness::default(),

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockstep_call::{Candidate, MenuMode, MenuRunner, Outcome, ReceivingEnd, SerialMenu};
 use lockstep_live::{
-    CallEvent, CallKind, CallObserver, CallOptions, Ended, Identity, Listener, LiveError, Stop, TicketRefusal,
+    CallEvent, CallKind, CallObserver, CallOptions, Ended, Identity, Listener, LiveError, Sending, Stop, TicketRefusal,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat, open_sink};
 use lockstep_socket::Clock;
+use lockstep_transport::SenderConfig;
 use lockstep_units::Timestamp;
 use lockstep_vp8::{Analysis, Picture};
 
 use crate::calls::{
-    self, CALL, Calls, Listening, Through, clip, counting, discard, joining, listening, sending, sending_end, sink, to,
-    wait_until,
+    self, CALL, Calls, Listening, Through, clip, counting, discard, joining, listening, sending, sending_end,
+    sending_end_with, sink, to, wait_until,
 };
 
 /// Yields a few pictures of the clip, and then the function's result.
@@ -107,6 +108,32 @@ fn short_call_waits_for_an_answer_until_its_limit() {
     let (finished, _) = calls::run(CallOptions { length: Some(Duration::from_millis(1)), ..options });
     let Err(LiveError::Unanswered { waited, .. }) = finished.result else { panic!("{:?}", finished.result) };
     assert!(waited >= wait, "{waited:?}");
+}
+
+#[test]
+fn short_call_without_a_wait_limit_sends_after_the_answer() {
+    let listener = calls::silent();
+    let limits = Calls { wait_limit: None, ..CALL };
+    let options = to(listener.ticket.clone(), Some(sending(clip())), limits);
+    let begun = Instant::now();
+    let stop: Stop = Box::new(move || begun.elapsed() > Duration::from_secs(1));
+    let length = Some(Duration::from_millis(1));
+    let (waiting, _) = calls::run(CallOptions { length, stop, ..options });
+    assert_eq!(waiting.result.ok(), Some(Ended::Stopped), "it waits on");
+    let at_once = to(listener.ticket.clone(), Some(sending(clip())), limits);
+    let (finished, _) = calls::run(CallOptions { length, starts_at_once: true, ..at_once });
+    assert_eq!(finished.result.ok(), Some(Ended::Done));
+}
+
+#[test]
+fn announced_pictures_without_a_size_end_the_call() {
+    let format =
+        lockstep_transport::VideoFormat { width: 0, height: 0, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+    let end = sending_end_with(SenderConfig { estimator: 1, ..SenderConfig::new(7, format) }, MenuMode::default());
+    let listener = listening(sink(discard), CALL);
+    let (sender, _) = joining(listener.ticket(), Sending { end, ..sending(clip()) }, CALL);
+    assert_eq!(sender.result.err(), Some(LiveError::PeerFailed));
+    assert_eq!(listener.join().0.result.err(), Some(LiveError::InvalidFormat));
 }
 
 #[test]

@@ -91,6 +91,7 @@ fn options<C: PictureCodec>(
         receiving: receiving.into_iter().collect(),
         length: Some(LIMIT),
         wait_limit: Some(LIMIT),
+        starts_at_once: false,
         idle_limit: Some(LIMIT),
         stop: Box::new(|| false),
         freshness: Default::default(),

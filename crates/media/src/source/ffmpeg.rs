@@ -1,22 +1,20 @@
 //! Reads any input of the ffmpeg command, which decodes and scales. Its pictures come through a pipe as y4m.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
-use lockstep_units::MAX_FRAME_RATE;
+use lockstep_units::{MAX_FRAME_RATE, is_fifo, open_input};
 use lockstep_vp8::Picture;
 
 use super::{STANDARD_INPUT, Source, SourceError, SourceOptions};
+use crate::error_output::{ErrorOutput, ffmpeg_reason};
 use crate::format::VideoFormat;
 use crate::y4m::{Y4mError, Y4mReader};
 
 /// ffmpeg's name for its standard input.
 const PIPE: &str = "-";
-/// Maximum length of ffmpeg's messages in an error, bytes, from the end.
-const REASON_BYTES: u64 = 1000;
 
 /// The pictures of an ffmpeg process. Dropping the source ends the process.
 #[derive(Debug)]
@@ -30,8 +28,8 @@ pub struct FfmpegSource {
 struct Process {
     child: Child,
     input: String,
-    /// Error output of ffmpeg. It is a file, because a pipe would have to be emptied while pictures are read.
-    words: File,
+    /// None if the process had no pipe for it.
+    errors: Option<ErrorOutput>,
 }
 
 impl FfmpegSource {
@@ -41,6 +39,12 @@ impl FfmpegSource {
     /// # Errors
     /// If ffmpeg is not installed or cannot read the input.
     pub fn open(input: &str, options: &SourceOptions) -> Result<Self, SourceError> {
+        let path = Path::new(input);
+        if is_fifo(path) {
+            // ffmpeg would wait for a writer without a word.
+            let pipe = open_input(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
+            return Self::open_with("ffmpeg", &[], input, Some(Box::new(pipe)), options);
+        }
         Self::open_with("ffmpeg", &[], input, None, options)
     }
 
@@ -72,7 +76,6 @@ impl FfmpegSource {
             io::ErrorKind::NotFound => SourceError::FfmpegMissing { input: input.to_owned() },
             _ => SourceError::FfmpegStart { input: input.to_owned(), error },
         };
-        let words = tempfile::tempfile().map_err(start)?;
         let mut command = Command::new(program);
         let from = if pipe.is_some() { PIPE } else { input };
         command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]).args(before).args(["-i", from]);
@@ -85,10 +88,12 @@ impl FfmpegSource {
         }
         command.args(["-an", "-sn", "-dn", "-f", "yuv4mpegpipe", "-pix_fmt", "yuv420p", "-"]);
         let input_end = if pipe.is_some() { Stdio::piped() } else { Stdio::null() };
-        command.stdin(input_end).stdout(Stdio::piped()).stderr(words.try_clone().map_err(start)?);
+        command.stdin(input_end).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(start)?;
         let (bytes, pictures) = (child.stdin.take(), child.stdout.take());
-        let mut process = Process { child, input: input.to_owned(), words };
+        let errors = child.stderr.take();
+        let mut process = Process { child, input: input.to_owned(), errors: None };
+        process.errors = errors.map(ErrorOutput::of).transpose().map_err(start)?;
         if let (Some(mut pipe), Some(mut bytes)) = (pipe, bytes) {
             // The thread ends when the pipe or ffmpeg ends.
             let feed = thread::Builder::new().name("pipe".to_owned());
@@ -142,15 +147,8 @@ impl Process {
     }
 
     fn error_from_output(&mut self, otherwise: &str) -> SourceError {
-        let mut words = Vec::new();
-        // If the file cannot be read, the reason is `otherwise`.
-        let length = self.words.seek(SeekFrom::End(0)).unwrap_or(0);
-        let _ = self.words.seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)));
-        let _ = self.words.by_ref().take(REASON_BYTES).read_to_end(&mut words);
-        let text = String::from_utf8_lossy(&words);
-        let mut lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        lines.drain(..lines.len().saturating_sub(3));
-        let reason = if lines.is_empty() { otherwise.to_owned() } else { lines.join("; ") };
+        let text = self.errors.as_ref().map(ErrorOutput::text).unwrap_or_default();
+        let reason = ffmpeg_reason(&text).unwrap_or_else(|| otherwise.to_owned());
         SourceError::Ffmpeg { input: self.input.clone(), reason }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use lockstep_configuration::{CallSettings, CodecKind, ControlSettings};
+use lockstep_configuration::{CallSettings, ControlSettings, OptionValue};
 use lockstep_measure::{SECOND_COLUMNS, SessionSecond, SessionTotals, TOTAL_COLUMNS};
 use lockstep_media::{SourceOptions, VideoFormat, source_format};
 
@@ -69,11 +69,7 @@ impl Description {
     /// Sets the controller and codec of the sender.
     pub fn control(&mut self, control: &ControlSettings) {
         self.controller = control.controller.to_string();
-        self.codec = match control.codec {
-            CodecKind::Functional => "functional",
-            CodecKind::Conventional => "conventional",
-        }
-        .to_owned();
+        self.codec = control.codec.to_word();
     }
 }
 

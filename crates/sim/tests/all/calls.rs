@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockstep_call::{FIT_PASSES, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd, Tuning};
-use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
+use lockstep_call::{FIT_PASSES, FunctionalEncoder, MenuMode, Outcome, Preset, ReceivingEnd, SendingEnd, Tuning};
+use lockstep_control::{GracePeriod, InterArrival, Latency, SalsifyWindow};
 use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions};
@@ -52,8 +52,11 @@ impl Plan {
         let transport = SenderConfig::new(7, FORMAT);
         let payload = ByteCount::new(transport.payload as u64);
         let encoder = FunctionalEncoder::new(Parameters::default(), self.menu, &Tuning::default());
+        let sender =
+            SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder), &Tuning::default());
         (
-            SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder), &Tuning::default()),
+            // Coding takes the plan's time in every picture.
+            sender.with_preset(Preset::REAL_TIME, Latency::default()),
             ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle))),
         )
     }

@@ -16,7 +16,7 @@ use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::{EncodeTime, Simulation, SimulationOptions, SimulationResult};
 use lockstep_transport::{CodecId, Datagram, Hello, ReceiverConfig, Recovery, SenderConfig, StateId, VideoFormat};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::{Picture, Preset};
+use lockstep_vp8::Picture;
 
 const CODEC: CodecId = CodecId(200);
 
@@ -105,7 +105,7 @@ fn call(
         Link::new(LinkConfig { delay, loss, ..LinkConfig::new(Trace::from_spec("constant:2mbps")?) }, seed)
             .map_err(Box::<dyn Error>::from)
     };
-    let job_times = EncodeTime::built_in()?.job_times(Preset::RealTime, 64 * 48);
+    let job_times = EncodeTime::built_in()?.job_times(64 * 48);
     let length = Duration::from_secs(10);
     let options = SimulationOptions { length, job_times, decode_time: Duration::from_millis(2) };
     let simulation = Simulation::new(

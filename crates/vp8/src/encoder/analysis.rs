@@ -13,11 +13,12 @@ use super::decisions::step;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::{intra_estimate, intra_prediction};
 use super::macroblock_motion::{INTRA_SATD, MacroblockMotion, NOT_FOUND};
-use super::parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
+use super::parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters};
 use super::picture_motion::PictureSearch;
 use super::size_model::{CoefficientHistogram, ResidualCount};
 use super::source::Source;
 use super::tokens::TokenCosts;
+use super::tools::Tools;
 use super::vector_coding::VectorCosts;
 use crate::arena::Arena;
 use crate::frame::{Frame, FrameLayout};
@@ -36,7 +37,7 @@ pub struct Analysis {
     pub(super) state: State,
     pub(super) source: Source,
     pub(super) layout: FrameLayout,
-    pub(super) preset: Preset,
+    pub(super) tools: Tools,
     content: Content,
     pub(super) key_frame: bool,
     /// Updates of the references by this frame.
@@ -45,7 +46,7 @@ pub struct Analysis {
     pub(super) references: Vec<(ReferenceFrame, Frame)>,
     /// Motion of each macroblock; empty for a key frame.
     pub(super) motion: Vec<MacroblockMotion>,
-    /// Weights of macroblocks; default weights without the quality preset.
+    /// Weights of macroblocks; default weights if the tools do not include them.
     pub(super) activity: Activity,
     /// Probabilities before the frame updates them.
     pub(super) probabilities: Probabilities,
@@ -94,11 +95,12 @@ impl Analysis {
     pub fn new_in(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Self {
         let source = Source::new(picture);
         let layout = FrameLayout::new(source.width, source.height);
+        let tools = Tools::of(parameters.effort);
         let mut analysis = Self {
             arena: arena.clone(),
             state: state.clone(),
             layout,
-            preset: parameters.preset,
+            tools,
             content: parameters.content,
             key_frame: true,
             updates: REPLACE,
@@ -111,7 +113,7 @@ impl Analysis {
             histogram: OnceLock::new(),
             source,
         };
-        if parameters.preset == Preset::Quality {
+        if tools.activity {
             analysis.activity = Activity::of(&analysis.source.planes[0], layout.columns, layout.rows);
         }
         if parameters.frame_kind != FrameKind::Key {
@@ -172,8 +174,8 @@ impl Analysis {
 
     /// Motion search over the picture.
     pub(super) fn search(&self) -> PictureSearch<'_> {
-        let Self { source, layout, preset, content, references, .. } = self;
-        PictureSearch { source, layout, preset: *preset, content: *content, references, moved: None }
+        let Self { source, layout, tools, content, references, .. } = self;
+        PictureSearch { source, layout, tools: *tools, content: *content, references, moved: None }
     }
 
     /// Chooses the updates of golden and altref from how much of the picture they predict.
@@ -218,7 +220,7 @@ impl Analysis {
     /// time. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn estimate_size(&self, quantizer: u8) -> usize {
-        self.estimate_from(quantizer, 0..self.layout.columns * self.layout.rows)
+        self.count_residual(quantizer, self.sampled()).bytes(self.key_frame, self.layout.columns * self.layout.rows)
     }
 
     /// Estimates the same size from one macroblock in sixteen, every fourth one of every fourth row.
@@ -227,12 +229,12 @@ impl Analysis {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
         let sampled = columns.div_ceil(DECIMATION) * rows.div_ceil(DECIMATION);
         let row = |row| (0..columns).step_by(DECIMATION).map(move |column| row * columns + column);
-        let estimate = self.estimate_from(quantizer, (0..rows).step_by(DECIMATION).flat_map(row));
-        estimate * columns * rows / sampled
+        let count = self.count_residual(quantizer, (0..rows).step_by(DECIMATION).flat_map(row));
+        count.bytes(self.key_frame, sampled) * columns * rows / sampled
     }
 
-    /// Estimated bytes of the macroblocks at these positions.
-    fn estimate_from(&self, quantizer: u8, macroblocks: impl Iterator<Item = usize>) -> usize {
+    /// Counts the residual of the macroblocks at these positions.
+    fn count_residual(&self, quantizer: u8, macroblocks: impl Iterator<Item = usize>) -> ResidualCount {
         let quantizer = quantizer.min(MAX_QUANTIZER);
         let (mut count, negligible) = (ResidualCount::new(quantizer), coarseness(quantizer));
         let mut prediction = [0u8; 256];
@@ -244,14 +246,21 @@ impl Analysis {
             let (source, stride, moved) = self.predict_open_loop(at, &mut prediction);
             count.add(source, stride, &prediction, moved);
         }
-        count.bytes(self.key_frame)
+        count
     }
 
-    /// Collects the residual of each macroblock's best open-loop prediction.
+    /// One macroblock in four, in both directions and in diagonals.
+    fn sampled(&self) -> impl Iterator<Item = usize> {
+        let (columns, rows) = (self.layout.columns, self.layout.rows);
+        let row = move |row| (row / 2 % 2..columns).step_by(2).map(move |column| row * columns + column);
+        (0..rows).step_by(2).flat_map(row)
+    }
+
+    /// Collects the residual of the best open-loop prediction of sampled macroblocks.
     fn count_coefficients(&self) -> CoefficientHistogram {
-        let mut histogram = CoefficientHistogram::default();
+        let mut histogram = CoefficientHistogram::new(self.layout.columns * self.layout.rows);
         let mut prediction = [0u8; 256];
-        for at in 0..self.layout.columns * self.layout.rows {
+        for at in self.sampled() {
             let (source, stride, moved) = self.predict_open_loop(at, &mut prediction);
             histogram.add(source, stride, &prediction, moved);
         }

@@ -3,7 +3,6 @@
 //! [`Contest`] keeps the best [`Trial`] so far. The caller prepares `next` and runs it.
 
 use super::costs::Costs;
-use super::parameters::Preset;
 use super::trial::{Levels, Place, Trial};
 use crate::macroblock::ReferenceFrame;
 
@@ -19,12 +18,12 @@ pub(super) struct Contest {
     steady: u32,
 }
 
-/// Limit for the trellis of inter macroblocks in the quality preset. With rounded levels, a trial may cost 1/8 more
-/// than the best so far.
+/// Limit for the trellis of inter macroblocks. With rounded levels, a trial may cost a quarter more than the best so
+/// far.
 ///
 /// A trellis for all trials saves no more bits. A trellis for the winner alone is useless, since another mode might win
-/// with fewer levels. `lab: 2026-11-notes-vp8`.
-const NEAR: u64 = 8;
+/// with fewer levels. `lab: 2026-11-effort`.
+const NEAR: u64 = 4;
 
 /// Refinement of zero motion: after this number of consecutive macroblocks for which zero motion was best, only one in
 /// `NUDGED_OF` is refined. It saves time in noisy still pictures. `lab: 2026-11-notes-vp8`.
@@ -57,7 +56,7 @@ impl Contest {
     /// Codes the next trial and keeps it if it is the best.
     pub(super) fn run(&mut self, costs: &Costs<'_>, place: &Place) {
         let intra = self.next.info.reference == ReferenceFrame::Intra;
-        let careful = costs.analysis.preset == Preset::Quality;
+        let careful = costs.analysis.tools.trellis;
         self.next.code(costs, place, if careful && intra { Levels::Cheapest } else { Levels::Rounded });
         let near = self.best.cost.saturating_add(self.best.cost / NEAR);
         if careful && self.next.is_unrestored() && self.next.cost < near {

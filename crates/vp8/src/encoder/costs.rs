@@ -38,7 +38,7 @@ impl<'a> Costs<'a> {
     /// Costs at a quantizer before any macroblock is counted.
     pub(super) fn new(analysis: &'a Analysis, quantizer: u8) -> Self {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
-        let usual = Lagrangian::new(steps.luma[1], analysis.key_frame, analysis.preset);
+        let usual = Lagrangian::new(steps.luma[1], analysis.key_frame, analysis.tools.trellis);
         let quantizers = FrameQuantizers::new(&steps, analysis.key_frame);
         Self {
             analysis,

@@ -27,6 +27,8 @@ use super::steering::{Cost, Plan, Steering};
 
 /// A frame with at least this share of the budget is not coded again.
 const FILLED: f64 = 0.92;
+/// So is a frame with this many bytes below the budget: the headers of its datagram are longer.
+const SPARE: usize = 24;
 /// Aims of steered passes as shares of the budget. A pass over the budget makes the next one use the next aim.
 const AIMS: [f64; 3] = [0.965, 0.94, 0.88];
 /// Number of passes spent on filling the budget.
@@ -37,10 +39,6 @@ const SAFE_AIM: f64 = 0.6;
 /// Largest increase of the quantizer index for that pass: a constant, plus an increment per doubling of the excess. The
 /// size model is inaccurate for frames of about a hundred bytes.
 const SAFE_INDICES: (f64, f64) = (6.0, 40.0);
-/// Share of the budget above which modes and vectors are decided again, after a pass exceeded the budget.
-const HEAVY: f64 = 0.3;
-/// Expected size of modes and vectors after that, as a share of their size before.
-const LIGHTER: f64 = 0.9;
 /// Range of the ratio of actual to predicted size that is used to correct other predictions. A frame without any
 /// residual says nothing about finer quantizers.
 const TRUSTED_SCALES: (f64, f64) = (0.25, 4.0);
@@ -49,6 +47,9 @@ const TRUSTED_SCALES: (f64, f64) = (0.25, 4.0);
 const INTER_GAIN: f64 = 0.05;
 /// Range of useful weights of bits at a quantizer, in 1/256 of the default. Outside of it, another quantizer is better.
 const GOOD_WEIGHTS: (u32, u32) = (100, 400);
+
+/// Smallest number of bytes of coefficients that a pass aims at.
+const MIN_COEFFICIENTS: f64 = 4.0;
 
 /// The record of one pass, for the next one.
 #[derive(Debug)]
@@ -68,23 +69,28 @@ impl Pass {
         self.costs.iter().map(|cost| f64::from(cost.bits)).sum()
     }
 
-    /// Total cost that coefficients may have in a frame of `target` bytes with `overhead` other bytes.
-    fn total_for(&self, target: f64, overhead: f64) -> f64 {
+    /// Whether the frame has hardly any coefficients.
+    fn is_empty(&self) -> bool {
+        (self.size - self.overhead) as f64 <= MIN_COEFFICIENTS
+    }
+
+    /// Total cost that coefficients may have in a frame of `target` bytes.
+    fn total_for(&self, target: f64) -> f64 {
         let (spent, written) = (self.spent(), (self.size - self.overhead) as f64);
         // Costs use the old probabilities, written bytes those that fit the frame.
         let cost_per_byte = if spent < f64::from(64 * BIT) { f64::from(8 * BIT) } else { spent / written };
-        (target - overhead).max(16.0) * cost_per_byte
+        // More coefficients need more skip flags and updates of probabilities: the eighth root fits natural clips.
+        // `lab: 2026-11-codec`
+        let overhead =
+            |coefficients: f64| (coefficients / written.max(1.0)).sqrt().sqrt().sqrt() * self.overhead as f64;
+        let fits = |coefficients: f64| coefficients + overhead(coefficients) <= target;
+        largest_share(target.max(0.0), fits).max(MIN_COEFFICIENTS) * cost_per_byte
     }
 
     /// Skip weight at which the coefficients cost at most `total`, or the next smaller one.
     fn weight_for(&self, total: f64) -> u32 {
         let sum = |weight: u32| self.costs.iter().map(|cost| f64::from(cost.at(weight))).sum::<f64>();
-        let (mut low, mut high) = (0, 1 << 16);
-        while low + 1 < high {
-            let middle = (low + high) / 2;
-            if sum(middle) > total { low = middle } else { high = middle }
-        }
-        low
+        largest_index(1 << 16, |weight| sum(weight) > total)
     }
 }
 
@@ -128,13 +134,15 @@ impl<'a> Fitting<'a> {
     /// Whether another pass cannot improve the result for `budget`. This holds in three cases:
     /// - A frame fits and fills the budget.
     /// - A frame of the finest quantizer fits.
-    /// - The coarsest quantizer exceeded the budget twice, once plain and once steered.
+    /// - The coarsest quantizer exceeded the budget twice, once plain and once steered, or without coefficients.
     #[must_use]
     pub fn is_filled(&self, budget: usize) -> bool {
-        let filled = |&(quantizer, size): &(u8, usize)| quantizer == 0 || size as f64 >= FILLED * budget as f64;
+        let enough = (FILLED * budget as f64).min(budget as f64 - SPARE as f64);
+        let filled = |&(quantizer, size): &(u8, usize)| quantizer == 0 || size as f64 >= enough;
+        let enough_passes = if self.last.as_ref().is_some_and(Pass::is_empty) { 1 } else { 2 };
         let too_large = |&&(quantizer, size): &&(u8, usize)| quantizer == MAX_QUANTIZER && size > budget;
         self.coded.iter().filter(|&&(_, size)| size <= budget).any(filled)
-            || self.coded.iter().filter(too_large).count() > 1
+            || self.coded.iter().filter(too_large).count() >= enough_passes
     }
 
     fn fits(&self, budget: usize) -> bool {
@@ -165,17 +173,16 @@ impl<'a> Fitting<'a> {
     fn pass_after(&mut self, last: &Pass, budget: usize) -> Encoded {
         let key_frame = self.analysis.key_frame;
         let target = AIMS[self.over.min(AIMS.len() - 1)] * budget as f64;
-        // Modes and vectors for a finer quantizer may alone exceed the budget.
-        let heavy = self.over > 0 && last.overhead as f64 > HEAVY * budget as f64;
-        let overhead = last.overhead as f64 * if heavy { LIGHTER } else { 1.0 };
-        let total = last.total_for(target, overhead);
+        if last.is_empty() && last.overhead as f64 >= target {
+            return self.plain(MAX_QUANTIZER);
+        }
+        let total = last.total_for(target);
         let weight = if key_frame { 0 } else { last.weight_for(total) };
-        let kept = (!heavy).then_some(&last.decisions);
-        let encoded = if !heavy && (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
+        let encoded = if (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
             // The same quantizer fills the budget with another weight.
             let costs = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
             let plan = Plan { costs, total, weight: f64::from(weight), gain: INTER_GAIN };
-            self.code(last.quantizer, kept, Steering::following(plan, last.rounding))
+            self.code(last.quantizer, Some(&last.decisions), Steering::following(plan, last.rounding))
         } else {
             let quantizer = self.next_quantizer(last, target, budget);
             if !last.decisions.serve(quantizer) {
@@ -189,7 +196,7 @@ impl<'a> Fitting<'a> {
             };
             let (costs, weight) = (planned_costs(&last.costs, total), f64::from(DEFAULT_SKIP_WEIGHT));
             let plan = Plan { costs, total, weight, gain };
-            self.code(quantizer, kept, Steering::following(plan, rounding))
+            self.code(quantizer, Some(&last.decisions), Steering::following(plan, rounding))
         };
         self.over += usize::from(encoded.frame.len() > budget);
         encoded
@@ -243,7 +250,28 @@ impl<'a> Fitting<'a> {
 
 /// The coarsest quantizer with a predicted size of at least `wanted` bytes.
 fn coarsest_of(analysis: &Analysis, wanted: f64) -> u8 {
-    (1..=MAX_QUANTIZER).take_while(|&quantizer| analysis.predict_size(quantizer) as f64 >= wanted).count() as u8
+    largest_index(u32::from(MAX_QUANTIZER) + 1, |quantizer| analysis.predict_size(quantizer as u8) as f64 >= wanted)
+        as u8
+}
+
+/// The largest index below `end` for which `holds` is true. It holds for all lower ones, and 0 is not tested.
+fn largest_index(end: u32, holds: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (0, end);
+    while low + 1 < high {
+        let middle = u32::midpoint(low, high);
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// The largest value up to `most` for which `holds` is true, to one part in 2^24. It holds for all lower ones.
+fn largest_share(most: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (0.0, most);
+    for _ in 0..24 {
+        let middle = f64::midpoint(low, high);
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
 }
 
 /// Binary logarithm, linear between powers of two: accurate enough for interpolation, and equal on every platform.
@@ -274,11 +302,8 @@ fn planned_costs(costs: &[Cost], total: f64) -> Vec<f64> {
         return costs.iter().map(|cost| f64::from(cost.bits) + more).collect();
     }
     let left = |off: f64| -> f64 { costs.iter().map(|cost| (f64::from(cost.bits) - off).max(0.0)).sum() };
-    let (mut low, mut high) = (0.0, f64::from(costs.iter().map(|cost| cost.bits).max().unwrap_or(0)));
-    for _ in 0..24 {
-        let middle = (low + high) / 2.0;
-        if left(middle) > total { low = middle } else { high = middle }
-    }
+    let most = costs.iter().map(|cost| cost.bits).max().unwrap_or(0);
+    let low = largest_share(most.into(), |off| left(off) > total);
     costs.iter().map(|cost| (f64::from(cost.bits) - low).max(0.0)).collect()
 }
 

@@ -7,7 +7,6 @@ use super::distortion::{satd, sse};
 use super::mode_costs::{KEY_SUBBLOCK_COSTS, SUBBLOCK_COSTS, chroma_path, path_cost};
 use super::packed_token::BlockKind;
 use super::packed_tokens::PackedTokens;
-use super::parameters::Preset;
 use super::residual::Residual;
 use super::subblock_modes::{Judged, SubblockEdges, judge};
 use super::trial::Place;
@@ -15,9 +14,6 @@ use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::neighbouring_subblock_modes;
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
-
-/// Number of modes per subblock that the quality preset codes completely before it chooses one.
-const SUBBLOCK_SURVIVORS: usize = 2;
 
 /// A mode for a whole block, in one plane (luma) or two (chroma), chosen by SATD.
 struct BlockChoice<P> {
@@ -48,10 +44,7 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
     let whole = choose_whole(costs, canvas, place);
     let cost = costs.lagrangian.transformed(whole.error, whole.bits + costs.intra());
     // Subblock modes can at most halve the error. They seldom reduce it by more than three eighths.
-    let least = match costs.analysis.preset {
-        Preset::Quality => cost / 2,
-        Preset::RealTime => cost / 8 * 5,
-    };
+    let least = if costs.analysis.tools.doubtful_intra { cost / 2 } else { cost / 8 * 5 };
     if least > bar {
         return;
     }
@@ -172,7 +165,7 @@ fn choose_subblocks(
         let judged = judge(original, source.stride, &around.edges(at));
         let mode_costs: [u32; 10] =
             std::array::from_fn(|mode| costs.lagrangian.transformed(judged.errors[mode], 0) + weighed_bits[mode]);
-        let chosen = if analysis.preset == Preset::Quality {
+        let chosen = if analysis.tools.subblock_survivors > 1 {
             best_survivor(costs, block, original, &judged, &mode_costs, mode_bits, residual)
         } else {
             (0..10).min_by_key(|&mode| mode_costs[mode]).expect("at least one mode")
@@ -208,7 +201,7 @@ fn best_survivor(
     survivors.sort_by_key(|&mode| mode_costs[mode]);
     let mut best = (0, u64::MAX);
     let mut tokens = PackedTokens::default();
-    for &mode in &survivors[..SUBBLOCK_SURVIVORS] {
+    for &mode in &survivors[..costs.analysis.tools.subblock_survivors] {
         let mut samples = judged.predictions[mode];
         residual.code_subblock(block, original, stride, &mut samples, 4, &costs.quantizers.luma);
         let error = sse::<4, 4>(original, stride, &samples, 4);

@@ -2,7 +2,6 @@
 
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
-use super::parameters::Preset;
 use crate::header::{FrameHeader, LoopFilterHeader};
 use crate::loop_filter::filter_strip;
 use crate::macroblock::MacroblockInfo;
@@ -21,7 +20,7 @@ pub(super) fn choose_level(
 ) -> u8 {
     let start = default_level(quantizer);
     let rows = analysis.layout.rows;
-    let thorough = analysis.preset == Preset::Quality;
+    let thorough = analysis.tools.filter_trials;
     let strips: Vec<Strip<'_>> = if thorough {
         let tried = rows.div_ceil(3);
         vec![Strip::new(analysis, infos, samples, (rows - tried) / 2, tried)]
@@ -56,7 +55,7 @@ pub(super) fn level_from(quantizer: u8, (other, level): (u8, u8)) -> u8 {
     ((2 * u32::from(level) * usual + others) / (2 * others)).min(63) as u8
 }
 
-/// In real time, levels are tried on one row of macroblocks in this number. `lab: 2026-11-notes-vp8`.
+/// Without `Tools::filter_trials`, levels are tried on one row of macroblocks in this number. `lab: 2026-11-notes-vp8`.
 const ROW_SPACING: usize = 20;
 
 /// Default level for a quantizer: about the mean of the levels that trials choose.

@@ -2,7 +2,7 @@
 
 use crate::motion_vector::MotionVector;
 
-/// SATD below which the quality preset does not try split mode. `lab: 2026-11-notes-vp8`.
+/// SATD below which split mode is not tried. `lab: 2026-11-notes-vp8`.
 pub(super) const SPLIT_SATD: u32 = 400;
 /// SATD below which intra prediction is not tried. `lab: 2026-11-notes-vp8`.
 pub(super) const INTRA_SATD: u32 = 200;

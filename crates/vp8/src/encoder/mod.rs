@@ -59,6 +59,7 @@ mod split_decision;
 mod steering;
 pub(crate) mod subblock_modes;
 mod tokens;
+mod tools;
 mod trellis;
 mod trial;
 mod vector_coding;
@@ -68,7 +69,8 @@ pub use analysis::Analysis;
 pub use decisions::Decisions;
 pub use encoded::{EncodeStatistics, Encoded};
 pub use fit::Fitting;
-pub use parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters, Preset};
+pub use parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters};
+pub use tools::Effort;
 
 use crate::picture::Picture;
 use crate::state::State;

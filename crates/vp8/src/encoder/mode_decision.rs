@@ -11,7 +11,6 @@ use super::distortion::satd;
 use super::inter_prediction::{predict_chroma, predict_luma};
 use super::intra_decision::{try_intra, try_intra_below};
 use super::macroblock_motion::MacroblockMotion;
-use super::parameters::Preset;
 use super::split_decision::{split_again, try_splits};
 use super::trial::{Place, Trial};
 use super::vector_coding::is_codable;
@@ -42,39 +41,27 @@ struct Candidate {
     prediction: Option<usize>,
 }
 
-/// Number of the cheapest candidates that the quality preset codes.
-///
-/// Real time codes one. It codes a second one only if there is a residual. In addition, the first must be a new vector,
-/// or intra prediction would follow. `lab: 2026-11-notes-vp8`.
-const QUALITY_CANDIDATES: usize = 3;
+/// Number of the cheapest candidates that are kept.
+const SHORTLIST: usize = 3;
 
 /// If no motion was found, zero motion with an empty residual is final below this SATD in steps.
 const STILL_STEPS: u32 = 4;
 
-/// In real time, a vector with an empty residual is final if the SATD is below this number of steps.
-const GOOD_STEPS: u32 = 30;
-/// The same for the quality preset.
-const QUALITY_GOOD_STEPS: u32 = 10;
-
-/// SATD in steps above which the quality preset searches the other references, and tries split mode.
+/// SATD in steps above which `Tools` may search the other references, and try split mode.
 /// `lab: 2026-11-notes-vp8`.
 const SEARCHED_STEPS: u32 = 8;
 const SPLIT_STEPS: u32 = 8;
 
-/// SATD in steps from which on the cheapest vector is refined by SATD. Below it, there is seldom anything to code.
+/// Largest number of steps of the refinement by SATD.
 ///
 /// Motion search compares fractional positions by the mean of two samples. SATD of the real interpolation is more
 /// accurate. `lab: 2026-11-notes-vp8`.
-const NUDGED_STEPS: u32 = 24;
-/// The same for the quality preset.
-const QUALITY_NUDGED_STEPS: u32 = 6;
-/// Largest number of refinement steps.
 const NUDGES: usize = 3;
 
 /// The cheapest candidates, the cheapest first.
 #[derive(Debug, Default)]
 struct Shortlist {
-    candidates: [Option<Candidate>; QUALITY_CANDIDATES],
+    candidates: [Option<Candidate>; SHORTLIST],
 }
 
 impl Shortlist {
@@ -186,7 +173,7 @@ fn motion_at<'a>(costs: &Costs<'a>, place: &Place) -> &'a MacroblockMotion {
 fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Contest) {
     let near = place.near;
     let analysis = costs.analysis;
-    let quality = analysis.preset == Preset::Quality;
+    let tools = &analysis.tools;
     let mut motion = *motion_at(costs, place);
 
     // Where almost nothing has changed, there is usually nothing to code, and zero motion is final. With a larger error
@@ -209,9 +196,8 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     }
     let motion = &motion;
     let mut shortlist = shortlist(costs, place, &near, motion, contest);
-    let nudged_steps = if quality { QUALITY_NUDGED_STEPS } else { NUDGED_STEPS };
     if let Some(cheapest) = &mut shortlist.candidates[0]
-        && cheapest.satd >= nudged_steps * costs.step
+        && cheapest.satd >= tools.nudged_steps * costs.step
         && (!cheapest.whole.vector.is_zero() || contest.may_refine_zero_motion())
     {
         let nudged = nudged(costs, place, &near, *cheapest, contest);
@@ -228,32 +214,31 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         candidate.whole.predict(costs, place, candidate.prediction.map(|index| &predictions[index]), next);
         contest.run(costs, place);
     };
-    let tried = if quality { QUALITY_CANDIDATES } else { 1 };
-    for candidate in shortlist.candidates.iter().flatten().take(tried) {
+    for candidate in shortlist.candidates.iter().flatten().take(tools.candidates) {
         run(candidate, contest);
     }
     let Some(cheapest) = shortlist.candidates[0] else {
         try_intra(costs, canvas, place, contest);
         return;
     };
-    let good_steps = if quality { QUALITY_GOOD_STEPS } else { GOOD_STEPS };
-    if contest.best_is_empty() && cheapest.whole.mode != LumaMode::New && cheapest.satd < good_steps * costs.step {
+    if contest.best_is_empty() && cheapest.whole.mode != LumaMode::New && cheapest.satd < tools.good_steps * costs.step
+    {
         return;
     }
     let intra = analysis.intra_error(place.row * analysis.layout.columns + place.column);
     let doubtful = cheapest.whole.mode == LumaMode::New || intra < 2 * cheapest.satd;
-    if !quality
+    if tools.candidates == 1
         && !contest.best_is_empty()
         && doubtful
         && let Some(second) = &shortlist.candidates[1]
     {
         run(second, contest);
     }
-    if !quality && !contest.best_is_empty() {
+    if !tools.searches_references && !contest.best_is_empty() {
         try_still_references(costs, place, &near, cheapest.satd, contest);
     }
     // If the residual is dropped, more vectors will hardly pay.
-    if motion.poor && !contest.best_is_empty() && (!quality || cheapest.satd > SPLIT_STEPS * costs.step) {
+    if motion.poor && !contest.best_is_empty() && (!tools.splits || cheapest.satd > SPLIT_STEPS * costs.step) {
         let quarters = analysis.search().search_quarters(place.column, place.row, motion.references[0].vector);
         try_splits(costs, canvas, place, &near, &quarters, cheapest.cost, contest);
     }
@@ -264,7 +249,7 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         intra < 2 * cheapest.satd
     };
     if intra_worthy {
-        let bar = cheapest.cost.saturating_add(if quality { cheapest.cost / 8 } else { 0 });
+        let bar = cheapest.cost.saturating_add(if tools.doubtful_intra { cheapest.cost / 8 } else { 0 });
         try_intra_below(costs, canvas, place, bar, contest);
     }
 }

@@ -1,5 +1,6 @@
 //! Parameters of the encoder.
 
+use super::tools::Effort;
 pub use crate::quantization::MAX_QUANTIZER;
 
 /// Parameters for encoding one picture.
@@ -7,8 +8,8 @@ pub use crate::quantization::MAX_QUANTIZER;
 pub struct Parameters {
     /// Quantizer index, 0 (finest) to 127 (coarsest). Larger values count as 127.
     pub quantizer: u8,
-    /// Trade-off between speed and quality.
-    pub preset: Preset,
+    /// Trade-off between speed and size.
+    pub effort: Effort,
     /// Kind of frame.
     pub frame_kind: FrameKind,
     /// Whether the frame becomes the golden frame.
@@ -21,25 +22,12 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             quantizer: 64,
-            preset: Preset::default(),
+            effort: Effort::default(),
             frame_kind: FrameKind::default(),
             golden: GoldenPolicy::default(),
             content: Content::default(),
         }
     }
-}
-
-/// Trade-off between speed and quality. Frames of every preset decode in any VP8 decoder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Preset {
-    /// For calls: modes are pruned by SATD, and loop filter levels are tried on a few rows.
-    #[default]
-    RealTime,
-    /// For comparison, two to four times slower than [`Preset::RealTime`].
-    ///
-    /// It codes more candidates completely and tries split mode down to 4x4 wherever there is a residual. Levels are
-    /// chosen by a trellis. Errors are weighted by activity. Loop filter levels are tried on a third of the frame.
-    Quality,
 }
 
 /// Kind of frame.

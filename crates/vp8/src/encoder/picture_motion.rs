@@ -6,34 +6,28 @@ use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
 use super::macroblock_motion::{INTRA_ESTIMATE_SATD, MacroblockMotion, ReferenceMotion, SPLIT_SATD};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
-use super::parameters::{Content, Preset};
+use super::parameters::Content;
 use super::source::Source;
+use super::tools::Tools;
 use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::ReferenceFrame;
 use crate::motion_vector::MotionVector;
 
 /// Weight of a bit of motion vector in the searches, in units of SAD. It suits quantizers in the middle of the range.
 const BIT_WEIGHT: u32 = 4;
-/// SAD below which no search runs: a mean difference below 0.4 per sample, in real time below 1.2.
-///
-/// A higher limit would also skip motion by a quarter of a sample. Such areas would lag behind more with every frame.
-const STILL_SAD: u32 = 100;
-const REAL_TIME_STILL_SAD: u32 = 300;
-/// Steps of a search: in the last frame in real time, in the last frame for quality, and in the other references.
-const REAL_TIME_STEPS: usize = 4;
-const QUALITY_STEPS: usize = 16;
+/// Largest number of steps of a search in golden and altref.
 const OTHER_STEPS: usize = 4;
-/// SATD in the last frame from which on other references are searched in real time. `lab: 2026-11-notes-vp8`.
-const OTHER_REFERENCES_SATD: u32 = 2600;
-/// SATD in the last frame from which on the quality preset searches other references at once.
+/// SATD in the last frame from which on it counts as hidden there. `lab: 2026-11-notes-vp8`.
+const HIDDEN_SATD: u32 = 2600;
+/// SATD in the last frame from which on searched references are searched at once (`Tools::searches_references`).
 ///
 /// Below it, only zero motion is evaluated. The search follows once the quantizer is known, if there is a residual
 /// ([`PictureSearch::complete`]).
-const QUALITY_OTHER_REFERENCES_SATD: u32 = 3000;
-/// SAD above which the quality preset compares fractional positions by SATD. Other vectors are refined only if they are
+const SEARCHED_SATD: u32 = 3000;
+/// SAD above which fractional positions are compared by SATD, if that is among the tools. Other vectors are refined only if they are
 /// coded (`mode_decision`).
 const SATD_REFINEMENT_SAD: u32 = 800;
-/// SATD above which quarters are searched separately in real time.
+/// SATD above which quarters are searched separately, unless splits are among the tools.
 const QUARTERS_SATD: u32 = 2600;
 
 /// SAD in the last frame (eight per sample) above which global motion is determined. The motion may exceed the search
@@ -45,7 +39,7 @@ const GLOBAL_MOTION_SAD: u32 = 2048;
 pub(super) struct PictureSearch<'a> {
     pub(super) source: &'a Source,
     pub(super) layout: &'a FrameLayout,
-    pub(super) preset: Preset,
+    pub(super) tools: Tools,
     pub(super) content: Content,
     /// The distinct references, the last frame first.
     pub(super) references: &'a [(ReferenceFrame, Frame)],
@@ -64,9 +58,8 @@ impl PictureSearch<'_> {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
                 for index in 0..self.references.len() {
-                    // In real time, other references serve only areas that the last frame hides.
-                    if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < OTHER_REFERENCES_SATD
-                    {
+                    let hidden = motion.references[0].satd >= HIDDEN_SATD;
+                    if index > 0 && !self.tools.searches_references && !hidden {
                         break;
                     }
                     let find = |search: &Self, motion: &MacroblockMotion, prediction: &mut [u8; 256]| {
@@ -79,13 +72,12 @@ impl PictureSearch<'_> {
                     }
                 }
                 let best = motion.best();
-                // In real time, only macroblocks with a larger error than most of the picture so far.
-                let split_above = match self.preset {
-                    Preset::Quality => SPLIT_SATD,
-                    Preset::RealTime => {
-                        let mean = total / (all.len() as u64 + 1);
-                        QUARTERS_SATD.max((mean + mean / 4) as u32)
-                    }
+                // Without the tool, only macroblocks with a larger error than most of the picture so far.
+                let split_above = if self.tools.splits {
+                    SPLIT_SATD
+                } else {
+                    let mean = total / (all.len() as u64 + 1);
+                    QUARTERS_SATD.max((mean + mean / 4) as u32)
                 };
                 total += u64::from(motion.references[0].satd);
                 if motion.references[0].satd > split_above {
@@ -178,13 +170,10 @@ impl PictureSearch<'_> {
         let zero_sad = search.sad_at(Displacement::default());
         let [from_left, from_above, from_right] = [left, above, above_right].map(Displacement::from);
         let starts = [Displacement::default(), from_left, from_above, from_right, from_other, expected];
-        let (steps, still_sad) = match self.preset {
-            Preset::Quality => (QUALITY_STEPS, STILL_SAD),
-            Preset::RealTime => (REAL_TIME_STEPS, REAL_TIME_STILL_SAD),
-        };
-        let steps = if index == 0 { steps } else { OTHER_STEPS };
+        let Tools { search_steps, still_sad, .. } = self.tools;
+        let steps = if index == 0 { search_steps } else { OTHER_STEPS };
         // Other references serve areas that the last frame hides. Those are found at a starting point or not at all.
-        if index > 0 && self.preset == Preset::RealTime {
+        if index > 0 && !self.tools.searches_references {
             let promising = current.references[0].sad;
             let worse = |at: usize| {
                 starts[..at].contains(&starts[at]) || search.sad_at(search.bounds.clamp(starts[at])) >= promising
@@ -209,11 +198,7 @@ impl PictureSearch<'_> {
         if zero_sad < still_sad {
             return still;
         }
-        if index > 0
-            && !thorough
-            && self.preset == Preset::Quality
-            && current.references[0].satd < QUALITY_OTHER_REFERENCES_SATD
-        {
+        if index > 0 && !thorough && self.tools.searches_references && current.references[0].satd < SEARCHED_SATD {
             return ReferenceMotion { shallow: true, ..still };
         }
         let found = search.search(&starts, Some(zero_sad), steps, still_sad);
@@ -224,7 +209,7 @@ impl PictureSearch<'_> {
         let expected = MotionVector::median(left, above, above_right);
         let weigh = |(x, y): (i32, i32)| BIT_WEIGHT * bits_between((x, y), expected);
         let start = (4 * found.displacement.x, 4 * found.displacement.y);
-        let (best, satd) = if self.preset == Preset::Quality && found.sad > SATD_REFINEMENT_SAD {
+        let (best, satd) = if self.tools.refines_by_satd && found.sad > SATD_REFINEMENT_SAD {
             let start_cost = satd_at(start.into()) + weigh(start);
             let (best, cost) = refine(start, start_cost, |candidate| satd_at(candidate.into()) + weigh(candidate));
             (best, cost - weigh(best))

@@ -1,7 +1,5 @@
 //! Lagrangian weights of bits against errors.
 
-use super::parameters::Preset;
-
 /// Weights of bits against errors at one quantizer. All costs are errors times 256, so that a bit cost (1/256 bit) only
 /// needs a multiplication.
 #[derive(Debug, Clone, Copy)]
@@ -17,15 +15,12 @@ impl Lagrangian {
     ///
     /// At high rate, a uniform quantizer with step D has a squared error of D^2 / 12. Each bit divides it by four. The
     /// slope is ln 2 / 6 * D^2 = 0.116 D^2, where D is half of VP8's step.
-    pub(crate) fn new(step: i32, key_frame: bool, preset: Preset) -> Self {
+    pub(crate) fn new(step: i32, key_frame: bool, trellis: bool) -> Self {
         let step = step as u64;
         // Theory gives 0.116 / 4 = 0.029 = 7.4 / 256. Measured optima are near it, and lower for frames that serve as
         // references.
-        let inter_weight = match preset {
-            Preset::RealTime => INTER_SQUARED_WEIGHT,
-            Preset::Quality => QUALITY_INTER_SQUARED_WEIGHT,
-        };
-        let weight = if key_frame { KEY_SQUARED_WEIGHT } else { inter_weight };
+        let (key_weight, inter_weight) = if trellis { TRELLIS_SQUARED_WEIGHTS } else { SQUARED_WEIGHTS };
+        let weight = if key_frame { key_weight } else { inter_weight };
         let squared = (step * step * weight).max(64);
         Self { squared, transformed: (step as u32 * TRANSFORMED_WEIGHT).max(128) }
     }
@@ -57,9 +52,9 @@ impl Lagrangian {
 }
 
 /// Squared error per bit and squared step, in 1/256, of key frames and interframes. `lab: 2026-11-notes-vp8`.
-const KEY_SQUARED_WEIGHT: u64 = 8;
-const INTER_SQUARED_WEIGHT: u64 = 6;
-/// The same for interframes of the quality preset. `lab: 2026-11-notes-vp8`.
-const QUALITY_INTER_SQUARED_WEIGHT: u64 = 7;
+const SQUARED_WEIGHTS: (u64, u64) = (8, 6);
+/// The same where a trellis chooses levels. Detail that a key frame codes serves all following frames.
+/// `lab: 2026-11-effort`.
+const TRELLIS_SQUARED_WEIGHTS: (u64, u64) = (4, 7);
 /// SATD per bit and step, in 1/256.
 const TRANSFORMED_WEIGHT: u32 = 54;

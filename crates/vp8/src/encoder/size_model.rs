@@ -33,15 +33,17 @@ pub(super) struct CoefficientHistogram {
     macroblocks: u32,
     /// Number of macroblocks that have moved.
     moved: u32,
-}
-
-impl Default for CoefficientHistogram {
-    fn default() -> Self {
-        Self { luma: Box::new([0; BINS]), second_order: Box::new([0; BINS]), macroblocks: 0, moved: 0 }
-    }
+    /// Number of macroblocks of the picture.
+    all: u32,
 }
 
 impl CoefficientHistogram {
+    /// An empty histogram for a sample of the `all` macroblocks of a picture.
+    pub(super) fn new(all: usize) -> Self {
+        let (luma, second_order) = (Box::new([0; BINS]), Box::new([0; BINS]));
+        Self { luma, second_order, macroblocks: 0, moved: 0, all: all as u32 }
+    }
+
     /// Adds the luma residual of a macroblock. `moved` says whether its prediction uses motion.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256], moved: bool) {
         let (blocks, second_order) = transform(source, source_stride, prediction);
@@ -62,7 +64,8 @@ impl CoefficientHistogram {
         let steps = LumaSteps::new(quantizer);
         let luma = levels(&self.luma[..], 1, steps.luma);
         let second_order = levels(&self.second_order[..], SECOND_ORDER_BIN as u32, steps.second_order);
-        size_of(&luma, &second_order, (self.macroblocks, self.moved), key_frame)
+        let bits = bits_of(&luma, &second_order, (self.macroblocks, self.moved), key_frame);
+        size_of(bits, self.macroblocks, self.all)
     }
 }
 
@@ -156,17 +159,24 @@ impl ResidualCount {
         self.moved += u32::from(moved);
     }
 
-    /// Predicts the size of the frame in bytes.
-    pub(super) fn bytes(&self, key_frame: bool) -> usize {
-        size_of(&self.luma, &self.second_order, (self.macroblocks, self.moved), key_frame)
+    /// Predicts the size of a frame of `all` macroblocks in bytes.
+    pub(super) fn bytes(&self, key_frame: bool, all: usize) -> usize {
+        let bits = bits_of(&self.luma, &self.second_order, (self.macroblocks, self.moved), key_frame);
+        size_of(bits, self.macroblocks, all as u32)
     }
 }
 
-/// Size of a frame in bytes from its luma levels and its numbers of macroblocks (all, moved).
-fn size_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32), key_frame: bool) -> usize {
+/// Size in bytes of a frame of `all` macroblocks, of which `counted` cost `bits`.
+fn size_of(bits: u64, counted: u32, all: u32) -> usize {
+    let bits = bits * u64::from(all) / u64::from(counted.max(1));
+    24 + (bits / u64::from(8 * BIT)) as usize
+}
+
+/// Cost of macroblocks from their luma levels and their numbers (counted, moved).
+fn bits_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32), key_frame: bool) -> u64 {
     let coded = luma.cost() + second_order.cost();
     let macroblocks = u64::from(macroblocks);
-    let bits = if key_frame {
+    if key_frame {
         // Chroma costs about a sixth of luma. The bits of subblock modes are added.
         let coefficients = coded * 7 / 6;
         let modes = 6 * u64::from(BIT) * macroblocks;
@@ -177,8 +187,7 @@ fn size_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32
         let count = u64::from(luma.others) + u64::from(second_order.others);
         let coefficients = (coded * count / (count + macroblocks / 3).max(1)) * 3 / 4;
         coefficients + MOVED * u64::from(moved)
-    };
-    24 + (bits / u64::from(8 * BIT)) as usize
+    }
 }
 
 /// Quantizes a histogram at one step.

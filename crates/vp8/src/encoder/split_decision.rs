@@ -7,7 +7,6 @@ use super::distortion::satd;
 use super::inter_prediction::predict_luma;
 use super::mode_costs::{PARTITIONING_PATHS, PartitionVector, partition_path, path_cost};
 use super::motion::refine;
-use super::parameters::Preset;
 use super::trial::Place;
 use super::vector_coding::is_codable;
 use crate::macroblock::{LumaMode, MacroblockInfo};
@@ -46,7 +45,7 @@ pub(super) fn try_splits(
     contest: &mut Contest,
 ) {
     let [a, b, c, d] = *quarters;
-    let quality = costs.analysis.preset == Preset::Quality;
+    let small_splits = costs.analysis.tools.small_splits;
     let vectors: [MotionVector; 16] = std::array::from_fn(|block| quarters[block / 8 * 2 + block % 4 / 2]);
     let attempt = |partitioning: u8, vectors: &[MotionVector; 16], contest: &mut Contest| {
         if let Some(split) = split(costs, canvas, place, near, partitioning, vectors) {
@@ -61,13 +60,13 @@ pub(super) fn try_splits(
         attempt(HALVES_BESIDE, &vectors, contest);
     } else {
         attempt(QUARTERS, &vectors, contest);
-        if quality {
+        if small_splits {
             for (partitioning, choices) in [(HALVES_ABOVE, [[a, b], [c, d]]), (HALVES_BESIDE, [[a, c], [b, d]])] {
                 attempt(partitioning, &halves(costs, place, partitioning, choices), contest);
             }
         }
     }
-    if quality && !contest.best_is_empty() {
+    if small_splits && !contest.best_is_empty() {
         attempt(SIXTEENTHS, &sixteenths(costs, canvas, place, near, &vectors), contest);
     }
 }

@@ -12,8 +12,8 @@ use crate::tables::ZIGZAG;
 /// Weights of bits in the trellis for key frames and interframes, in 1/16 of the weight in mode decisions.
 ///
 /// Key frames have a lower weight, because detail that they lose is missing in all following frames.
-/// `lab: 2026-11-notes-vp8`.
-const KEY_BIT_WEIGHT: u64 = 5;
+/// `lab: 2026-11-effort`.
+const KEY_BIT_WEIGHT: u64 = 8;
 const INTER_BIT_WEIGHT: u64 = 16;
 
 /// Parameters of trellis quantization.
@@ -150,7 +150,6 @@ mod tests {
     use crate::encoder::frame_quantizers::FrameQuantizers;
     use crate::encoder::packed_token::end_of;
     use crate::encoder::packed_tokens::PackedTokens;
-    use crate::encoder::parameters::Preset;
     use crate::header::QuantizerIndices;
     use crate::quantization::Steps;
     use crate::tables::DEFAULT_COEFFICIENT_PROBABILITIES;
@@ -179,7 +178,7 @@ mod tests {
                 _ => (&quantizers.luma, 4),
             };
             let token_costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
-            let trellis = Trellis::new(&token_costs, &Lagrangian::new(steps.luma[1], key_frame, Preset::Quality), key_frame);
+            let trellis = Trellis::new(&token_costs, &Lagrangian::new(steps.luma[1], key_frame, true), key_frame);
             let block = Block { kind, context, square, coefficients: &coefficients };
             let (mut chosen, mut restored) = ([0; 16], [0; 16]);
             let end = trellis.quantize(&block, quantizer, &mut chosen, &mut restored);

@@ -7,7 +7,6 @@ use super::forward_transform::forward_wht;
 use super::frame_quantizers::FrameQuantizers;
 use super::inter_prediction::{predict_chroma, predict_luma, predict_split_chroma};
 use super::mode_costs::PartitionVector;
-use super::parameters::Preset;
 use super::residual::{EdgeContext, Residual, TrellisContext};
 use super::trellis::Trellis;
 use crate::frame::Frame;
@@ -22,18 +21,20 @@ use crate::neighbours::NearVectors;
 /// noise, since coefficients capture little of it. With equal weights, lost detail stays lost and pictures fade.
 /// `lab: 2026-11-notes-vp8`.
 const CORRECTION_BITS: u32 = 48;
-/// The first of these constants for the quality preset. `lab: 2026-11-notes-vp8`.
-const QUALITY_CORRECTION_BITS: u32 = 64;
 const CORRECTION_RELIEF: u32 = 120;
+/// The first two of these constants where a trellis chooses levels. `lab: 2026-11-effort`.
+const TRELLIS_CORRECTION_BITS: u32 = 80;
+const TRELLIS_CORRECTION_RELIEF: u32 = 80;
 const CORRECTION_MIN_BITS: u32 = 2;
 
 /// Weighted `bits` of a residual that reduces a squared `error` by `gain`.
-fn mending_bits(bits: u32, gain: u32, error: u32, preset: Preset) -> u32 {
-    let relief = (u64::from(gain) * u64::from(CORRECTION_RELIEF) / u64::from(error.max(1))) as u32;
-    let most = match preset {
-        Preset::RealTime => CORRECTION_BITS,
-        Preset::Quality => QUALITY_CORRECTION_BITS,
+fn mending_bits(bits: u32, gain: u32, error: u32, trellis: bool) -> u32 {
+    let (most, relief) = if trellis {
+        (TRELLIS_CORRECTION_BITS, TRELLIS_CORRECTION_RELIEF)
+    } else {
+        (CORRECTION_BITS, CORRECTION_RELIEF)
     };
+    let relief = (u64::from(gain) * u64::from(relief) / u64::from(error.max(1))) as u32;
     let share = most.saturating_sub(relief).max(CORRECTION_MIN_BITS);
     (u64::from(bits) * u64::from(share) / 64) as u32
 }
@@ -190,7 +191,7 @@ impl Trial {
             let gain = gain.saturating_sub(ROUNDING_ERROR);
             let coded_error = error.saturating_sub(gain);
             let skipped = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
-            let mending_bits = mending_bits(coded_cost + bits, gain, error, costs.analysis.preset);
+            let mending_bits = mending_bits(coded_cost + bits, gain, error, costs.analysis.tools.trellis);
             let bits_gained = costs.lagrangian.bits_worth(gain) + u64::from(skipped_cost);
             let usual = u64::from(DEFAULT_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;

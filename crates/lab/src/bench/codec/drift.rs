@@ -4,12 +4,11 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use lockstep_libvpx::Library;
 use lockstep_media::VideoFormat;
 use lockstep_vp8::{Picture, Plane};
 
 use super::super::clip::Clip;
-use super::coder::{Coder, quality};
+use super::coder::{Coder, Libraries, quality};
 
 /// Motion of the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,13 +133,13 @@ pub(super) fn measure(
     motion: Motion,
     index: u8,
     (ours, theirs): (Coder, Coder),
-    library: Option<&Library>,
+    libraries: &Libraries,
 ) -> Result<Drift> {
     let series = |coder: Coder| -> Result<Series> {
-        let coded = coder.code(library, clip, index)?;
-        Ok(Series { kbps: clip.kbps(&coded.frames), psnr_db: quality(clip, &coded.frames)?.0 })
+        let coded = coder.code(libraries, clip, index)?;
+        Ok(Series { kbps: clip.kbps(coded.bytes()), psnr_db: quality(clip, &coded.stream)?.0 })
     };
-    let libvpx = library.map(|_| series(theirs)).transpose()?;
+    let libvpx = libraries.libvpx.as_ref().map(|_| series(theirs)).transpose()?;
     Ok(Drift { motion, index, ours: series(ours)?, libvpx })
 }
 

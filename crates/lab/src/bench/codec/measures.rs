@@ -2,16 +2,16 @@
 
 use std::hint::black_box;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{mean, quantile};
-use lockstep_libvpx::{Decoder, Library};
+use lockstep_libvpx::Decoder;
 use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, MAX_QUANTIZER, Parameters, Picture, State, decode_in};
 
 use super::super::clip::Clip;
 use super::super::{Stopwatch, median};
-use super::coder::{Coder, encode, quality};
+use super::coder::{Coder, Libraries, Stream, encode, quality};
 
 /// Rate and quality of one encoder at several quantizers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -42,10 +42,10 @@ impl Curve {
     }
 }
 
-pub(super) fn curve_point(clip: &Clip, coder: Coder, library: Option<&Library>, index: u8) -> Result<CurvePoint> {
-    let coded = coder.code(library, clip, index)?;
-    let (psnrs, ssim_db) = quality(clip, &coded.frames)?;
-    Ok(CurvePoint { kbps: clip.kbps(&coded.frames), psnr_db: mean(&psnrs).context("no frame decoded")?, ssim_db })
+pub(super) fn curve_point(clip: &Clip, coder: Coder, libraries: &Libraries, index: u8) -> Result<CurvePoint> {
+    let coded = coder.code(libraries, clip, index)?;
+    let (psnrs, ssim_db) = quality(clip, &coded.stream)?;
+    Ok(CurvePoint { kbps: clip.kbps(coded.bytes()), psnr_db: mean(&psnrs).context("no frame decoded")?, ssim_db })
 }
 
 /// Time of each of `coders` for the clip, seconds, by round. Encoders alternate in each round, so that changes of the
@@ -53,7 +53,7 @@ pub(super) fn curve_point(clip: &Clip, coder: Coder, library: Option<&Library>, 
 pub(super) fn speeds(
     clip: &Clip,
     coders: &[Coder],
-    library: Option<&Library>,
+    libraries: &Libraries,
     index: u8,
     rounds: usize,
 ) -> Result<Vec<Vec<f64>>> {
@@ -61,7 +61,7 @@ pub(super) fn speeds(
     for round in 0..rounds {
         for turn in 0..coders.len() {
             let place = (round + turn) % coders.len();
-            seconds[place].push(coders[place].code(library, clip, index)?.seconds);
+            seconds[place].push(coders[place].code(libraries, clip, index)?.seconds);
         }
     }
     Ok(seconds)
@@ -87,14 +87,11 @@ const DECODE_ROUNDS: usize = 3;
 /// Number of clock readings that measure the time of one reading.
 const CLOCK_SAMPLES: usize = 101;
 
-pub(super) fn decoding(
-    clip: &Clip,
-    coder: Coder,
-    library: Option<&Library>,
-    index: u8,
-    rounds: usize,
-) -> Result<Decoding> {
-    let frames = coder.code(library, clip, index)?.frames;
+pub(super) fn decoding(clip: &Clip, coder: Coder, libraries: &Libraries, index: u8, rounds: usize) -> Result<Decoding> {
+    let library = libraries.libvpx.as_ref();
+    let Stream::Frames(frames) = coder.code(libraries, clip, index)?.stream else {
+        bail!("{} does not code VP8", coder.name());
+    };
     let (mut ours, mut theirs, mut hashing) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds * DECODE_ROUNDS {
         let (arena, mut state) = (Arena::default(), State::default());

@@ -1,8 +1,10 @@
 //! `lockstep bench codec`: compares this codec with the system's libvpx over several clips, interleaved in one run on
-//! one core.
+//! one core. Encoders of ffmpeg, and all effort levels, are compared on request.
 
 mod coder;
 mod drift;
+mod ffmpeg;
+mod hull;
 mod measures;
 mod report;
 
@@ -10,21 +12,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use lockstep_libvpx::{Effort, Library};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
-use lockstep_vp8::{Parameters, Preset};
+use lockstep_vp8::Parameters;
 
 use super::clip::{Clip, all_named, named};
 use super::{core_seconds, median};
 use crate::journal::Journal;
 use crate::sweep::Contents;
-use coder::Coder;
+use coder::{Coder, Libraries};
 use drift::Motion;
+use ffmpeg::{Family, Ffmpeg};
 use measures::Curve;
 use report::{BenchReport, ClipReport, EncoderReport, aims};
 
@@ -40,6 +43,9 @@ pub(super) struct CodecArguments {
     /// Rounds; the median time counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
+    /// Further encoders for the hull of time and bits, separated by commas. Those of other codecs run in `ffmpeg`.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    compare: Vec<Compare>,
     /// Write the numbers to this file as JSON. A journal next to it (`FILE.journal`) keeps measurements, so that an
     /// interrupted run resumes. Changed clips, programs and settings are measured again.
     #[arg(long)]
@@ -49,27 +55,61 @@ pub(super) struct CodecArguments {
     fresh: bool,
 }
 
+/// Encoders that are measured on request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Compare {
+    /// All effort levels of our encoder.
+    Levels,
+    /// libvpx's VP9.
+    Vp9,
+    /// libaom's AV1.
+    Libaom,
+    /// SVT-AV1.
+    SvtAv1,
+    /// x264's H.264.
+    X264,
+    /// All of these.
+    All,
+}
+
+impl Compare {
+    fn includes(self, family: Family) -> bool {
+        match self {
+            Self::Levels => false,
+            Self::Vp9 => family == Family::Vp9,
+            Self::Libaom => family == Family::Libaom,
+            Self::SvtAv1 => family == Family::SvtAv1,
+            Self::X264 => family == Family::X264,
+            Self::All => true,
+        }
+    }
+}
+
+/// Quantizer indices of the coarse points.
+const COARSE: [u8; 5] = [15, 29, 51, 82, 106];
 /// Quantizer indices of the points of a curve, by set: `coarse` as in calls, `fine` near noise. All match indices of
 /// libvpx's scale of 0 to 63.
-const SETS: [(&str, [u8; 5]); 2] = [("coarse", [15, 29, 51, 82, 106]), ("fine", [4, 7, 9, 12, 15])];
+const SETS: [(&str, [u8; 5]); 2] = [("coarse", COARSE), ("fine", [4, 7, 9, 12, 15])];
 /// Quantizer index of the speed comparison: the middle of the first set.
 const SPEED_INDEX: u8 = 51;
 /// Quantizers of the decoded streams.
 const DECODE_INDICES: [u8; 3] = [15, 51, 106];
 
-const REAL_TIME: Coder = Coder::Ours(Preset::RealTime);
-const QUALITY: Coder = Coder::Ours(Preset::Quality);
+const REAL_TIME: Coder = Coder::Ours(lockstep_vp8::Effort::REAL_TIME);
+const QUALITY: Coder = Coder::Ours(lockstep_vp8::Effort::QUALITY);
 const RT_4: Coder = Coder::Libvpx(Effort::RealTime(4));
 const RT_8: Coder = Coder::Libvpx(Effort::RealTime(-8));
 const GOOD_0: Coder = Coder::Libvpx(Effort::Good(0));
 /// Our encoders, each with those that it is compared with.
 const COMPARED: [(Coder, &[Coder]); 2] = [(REAL_TIME, &[RT_4, RT_8, GOOD_0]), (QUALITY, &[RT_4, GOOD_0])];
 
-/// State of a run: the library, the names of both programs, and earlier measurements.
+/// State of a run: the libraries, the names of our program and libvpx, and earlier measurements.
 struct Bench {
-    library: Option<Library>,
+    libraries: Libraries,
     program: String,
     libvpx: String,
+    /// Further encoders. They code only the coarse points.
+    further: Vec<Coder>,
     rounds: usize,
     journal: Journal,
     progress: Progress,
@@ -77,14 +117,27 @@ struct Bench {
 }
 
 impl Bench {
-    fn coders(&self) -> Vec<Coder> {
-        let libvpx = [RT_4, RT_8, GOOD_0].into_iter().filter(|_| self.library.is_some());
+    /// The encoders of the aims.
+    fn aimed(&self) -> Vec<Coder> {
+        let libvpx = [RT_4, RT_8, GOOD_0].into_iter().filter(|_| self.libraries.libvpx.is_some());
         [REAL_TIME, QUALITY].into_iter().chain(libvpx).collect()
+    }
+
+    /// All measured encoders.
+    fn coders(&self) -> Vec<Coder> {
+        let mut coders = self.aimed();
+        coders.extend(&self.further);
+        coders
+    }
+
+    /// The encoders that code a set of points.
+    fn coders_of(&self, set: &str) -> Vec<Coder> {
+        if set == "coarse" { self.coders() } else { self.aimed() }
     }
 
     /// Steps per clip: points of each encoder, speeds, decoded streams, menus, fits and drifts.
     fn steps_a_clip(&self) -> u64 {
-        let points = self.coders().len() * SETS.iter().map(|(_, points)| points.len()).sum::<usize>();
+        let points = SETS.iter().map(|(set, points)| self.coders_of(set).len() * points.len()).sum::<usize>();
         (points + 1 + DECODE_INDICES.len() + 2 + drift::MOTIONS.len() * drift::INDICES.len()) as u64
     }
 
@@ -94,15 +147,20 @@ impl Bench {
         clip: &Clip,
         what: &str,
         by: &[Coder],
-        measure: impl FnOnce(Option<&Library>) -> Result<T>,
+        measure: impl FnOnce(&Libraries) -> Result<T>,
     ) -> Result<T> {
         self.progress.update(self.done, &format!("{}: {what}", clip.name));
         self.done += 1;
         let ours = by.iter().any(|coder| matches!(coder, Coder::Ours(_))).then_some(self.program.as_str());
         let theirs = by.iter().any(|coder| matches!(coder, Coder::Libvpx(_))).then_some(self.libvpx.as_str());
-        let key = format!("{} {} {} {what}", clip.content, ours.unwrap_or("-"), theirs.unwrap_or("-"));
-        let library = self.library.as_ref();
-        self.journal.measured(&key, || measure(library))
+        let mut key = format!("{} {} {} {what}", clip.content, ours.unwrap_or("-"), theirs.unwrap_or("-"));
+        for coder in by {
+            if let (Coder::External(external), Some(ffmpeg)) = (coder, &self.libraries.ffmpeg) {
+                key += &format!(" {} {}", ffmpeg.version, external.settings());
+            }
+        }
+        let libraries = &self.libraries;
+        self.journal.measured(&key, || measure(libraries))
     }
 
     fn clip(&mut self, typed: &str, most: usize) -> Result<ClipReport> {
@@ -110,21 +168,26 @@ impl Bench {
         let (coders, rounds) = (self.coders(), self.rounds);
         let mut curves = vec![BTreeMap::new(); coders.len()];
         for (set, points) in SETS {
-            for (coder, curves) in coders.iter().zip(&mut curves) {
+            let members = self.coders_of(set);
+            for (coder, curves) in coders.iter().zip(&mut curves).filter(|(coder, _)| members.contains(coder)) {
                 let mut curve = Curve::default();
                 for index in points {
                     let what = format!("{} at {index}", coder.name());
-                    let point = self.step(&clip, &what, &[*coder], |library| {
-                        measures::curve_point(&clip, *coder, library, index)
+                    let point = self.step(&clip, &what, &[*coder], |libraries| {
+                        measures::curve_point(&clip, *coder, libraries, index)
                     })?;
                     curve.add(index, &point);
                 }
                 curves.insert(set, curve);
             }
         }
-        let what = format!("speeds, {rounds} rounds");
-        let seconds =
-            self.step(&clip, &what, &coders, |library| measures::speeds(&clip, &coders, library, SPEED_INDEX, rounds))?;
+        let mut what = format!("speeds, {rounds} rounds");
+        for coder in &self.further {
+            what += &format!(", {}", coder.name());
+        }
+        let seconds = self.step(&clip, &what, &coders, |libraries| {
+            measures::speeds(&clip, &coders, libraries, SPEED_INDEX, rounds)
+        })?;
         let encoders: Vec<EncoderReport> = coders
             .iter()
             .zip(curves)
@@ -139,13 +202,15 @@ impl Bench {
             COMPARED.iter().flat_map(|(ours, anchors)| anchors.iter().map(move |anchor| (of(ours), of(anchor))));
         let comparisons = pairs.filter_map(|(ours, anchor)| Some(ours?.compare(anchor?))).collect();
 
+        let tradeoffs = of(&REAL_TIME).map(|anchor| hull::of_clip(&encoders, anchor)).unwrap_or_default();
+
         let both = [REAL_TIME, RT_4];
         let mut decoding = Vec::new();
         for index in DECODE_INDICES {
             let what = format!("decoding at {index}, {rounds} rounds");
-            decoding.push(
-                self.step(&clip, &what, &both, |library| measures::decoding(&clip, REAL_TIME, library, index, rounds))?,
-            );
+            decoding.push(self.step(&clip, &what, &both, |libraries| {
+                measures::decoding(&clip, REAL_TIME, libraries, index, rounds)
+            })?);
         }
         let parameters = Parameters { quantizer: SPEED_INDEX, ..Parameters::default() };
         let what = format!("menus, {rounds} rounds");
@@ -160,6 +225,7 @@ impl Bench {
             pictures: clip.pictures.len(),
             encoders,
             comparisons,
+            tradeoffs,
             decoding,
             menus,
             fits,
@@ -182,13 +248,41 @@ impl Bench {
                     Motion::Zoom => "a zoom",
                 };
                 let coders = (REAL_TIME, RT_4);
-                all.push(self.step(clip, &format!("{name} at {index}"), &[coders.0, coders.1], |library| {
-                    drift::measure(moving, motion, index, coders, library)
+                all.push(self.step(clip, &format!("{name} at {index}"), &[coders.0, coders.1], |libraries| {
+                    drift::measure(moving, motion, index, coders, libraries)
                 })?);
             }
         }
         Ok(all)
     }
+}
+
+/// The further encoders of `compare`, and the ffmpeg that has them. Missing ones are reported and skipped.
+fn further(compare: &[Compare]) -> (Vec<Coder>, Option<Ffmpeg>) {
+    let mut coders = Vec::new();
+    if compare.iter().any(|one| matches!(one, Compare::Levels | Compare::All)) {
+        let levels = lockstep_vp8::Effort::all().map(Coder::Ours);
+        coders.extend(levels.filter(|level| ![REAL_TIME, QUALITY].contains(level)));
+    }
+    let families = Family::ALL.into_iter().filter(|family| compare.iter().any(|one| one.includes(*family)));
+    let families: Vec<Family> = families.collect();
+    if families.is_empty() {
+        return (coders, None);
+    }
+    let ffmpeg = match Ffmpeg::open() {
+        Ok(ffmpeg) => ffmpeg,
+        Err(error) => {
+            eprint_line!("lockstep: warning: {error:#}; encoders of other codecs are skipped");
+            return (coders, None);
+        }
+    };
+    for family in families {
+        match ffmpeg.externals(family) {
+            Ok(externals) => coders.extend(externals.map(Coder::External)),
+            Err(error) => eprint_line!("lockstep: warning: {error}; it is skipped"),
+        }
+    }
+    (coders, Some(ffmpeg))
 }
 
 /// `lockstep bench codec`.
@@ -204,10 +298,12 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
             None
         }
     };
+    let (further, ffmpeg) = further(&arguments.compare);
     let mut bench = Bench {
         program: Contents::default().of_file(&std::env::current_exe()?)?,
         libvpx: library.as_ref().map_or_else(|| "without".to_owned(), Library::version),
-        library,
+        libraries: Libraries { libvpx: library, ffmpeg },
+        further,
         rounds: arguments.rounds as usize,
         journal,
         progress: Progress::new("bench codec", 1),
@@ -221,10 +317,12 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     bench.progress.finish();
     let report = BenchReport {
         lockstep: env!("CARGO_PKG_VERSION"),
-        libvpx: bench.library.as_ref().map(Library::version),
+        libvpx: bench.libraries.libvpx.as_ref().map(Library::version),
+        ffmpeg: bench.libraries.ffmpeg.map(|ffmpeg| ffmpeg.version),
         clock: if core_seconds().is_some() { "core" } else { "wall" },
         pictures: arguments.pictures,
         rounds: arguments.rounds,
+        tradeoffs: hull::of_clips(&reports),
         aims: aims(&reports),
         clips: reports,
     };
@@ -234,4 +332,63 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
         print_line!("\nnumbers in {}", path.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        codec: CodecArguments,
+    }
+
+    fn parsed(words: &[&str]) -> CodecArguments {
+        Words::try_parse_from([&["codec"], words].concat()).unwrap().codec
+    }
+
+    #[test]
+    fn comparison_names_levels_and_families() {
+        assert!(further(&[]).0.is_empty());
+        let (levels, ffmpeg) = further(&parsed(&["--compare", "levels"]).compare);
+        let names: Vec<String> = levels.iter().map(|coder| coder.name()).collect();
+        assert_eq!(names, (1..9).map(|level| format!("lockstep {level}")).collect::<Vec<_>>());
+        assert!(ffmpeg.is_none());
+        let compare = parsed(&["--compare", "svt-av1,x264"]).compare;
+        let included = Family::ALL.map(|family| compare.iter().any(|one| one.includes(family)));
+        assert_eq!(included, [false, false, true, true]);
+        assert!(Family::ALL.into_iter().all(|family| Compare::All.includes(family)));
+    }
+
+    #[test]
+    fn report_has_the_hull_of_every_compared_encoder() {
+        let folder = tempfile::tempdir().unwrap();
+        let json = folder.path().join("codec.json");
+        let words = ["--clip", "generated:64x64@30", "--pictures", "3", "--rounds", "1", "--compare", "levels,x264"];
+        let arguments = parsed(&[&words[..], &["--json", json.to_str().unwrap()]].concat());
+        run(&arguments).unwrap();
+        let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        let clip = &report["clips"][0];
+        let names: Vec<&str> =
+            clip["encoders"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+        assert!(names.contains(&"lockstep 1") && names.contains(&"lockstep quality"), "{names:?}");
+        let (encoders, _) = further(&arguments.compare);
+        assert!(encoders.iter().all(|coder| names.contains(&coder.name().as_str())), "{names:?}");
+        for tradeoffs in [&clip["tradeoffs"], &report["tradeoffs"]] {
+            let tradeoffs = tradeoffs.as_array().unwrap();
+            assert_eq!(tradeoffs.len(), names.len());
+            assert!(tradeoffs.iter().all(|one| one["time"].as_f64() > Some(0.0)), "{tradeoffs:?}");
+            for measure in ["psnr", "ssim"] {
+                assert!(tradeoffs.iter().any(|one| one[measure]["on_hull"] == true), "{tradeoffs:?}");
+            }
+            let real_time = tradeoffs.iter().find(|one| one["name"] == "lockstep real-time").unwrap();
+            assert_eq!((&real_time["time"], &real_time["psnr"]["bd_rate"]), (&1.0.into(), &0.0.into()));
+        }
+        let levels = clip["encoders"].as_array().unwrap().iter().filter(|one| one["curves"]["fine"].is_null());
+        assert_eq!(levels.count(), encoders.len());
+    }
 }

@@ -61,7 +61,10 @@ pub fn pictures(count: u32) -> Box<dyn Source> {
 pub fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
-    let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
+    sending_end_with(SenderConfig { estimator, ..SenderConfig::new(7, format) }, menu)
+}
+
+pub fn sending_end_with(config: SenderConfig, menu: MenuMode) -> SendingEnd {
     let setup = ControllerSetup::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
     let algorithm: Algorithm = "salsify".parse().expect("there is one");
     let controller = algorithm.controller(&setup).expect("it needs no path");
@@ -107,6 +110,7 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
         receiving: Vec::new(),
         length: Some(LIMIT),
         wait_limit: limits.wait_limit,
+        starts_at_once: false,
         idle_limit: limits.idle_limit,
         stop: Box::new(|| false),
         freshness: Freshness::default(),
@@ -128,6 +132,7 @@ pub fn both_ways(peer: RemoteEnd, sending: Sending) -> CallOptions {
         receiving,
         length,
         wait_limit,
+        starts_at_once: false,
         idle_limit,
         stop,
         freshness: Freshness::default(),
@@ -245,6 +250,7 @@ fn started(
             receiving: vec![Receiving { end: end(), open_sink, loudspeaker: None }],
             length: None,
             wait_limit: limits.wait_limit,
+            starts_at_once: false,
             idle_limit: limits.idle_limit,
             stop: Box::new(move || stop() || asked.load(Ordering::Relaxed)),
             freshness: Freshness::default(),

@@ -6,13 +6,12 @@ use std::time::Duration;
 use lockstep_call::{EncodeWork, FrameRecord};
 use lockstep_measure::KeptFrames;
 use lockstep_sim::{EncodeTime, JobTimes, Simulation, SimulationResult};
-use lockstep_vp8::Preset;
+use lockstep_vp8::Effort;
 
 /// Encode times of a machine that needs `menu` for a serial menu.
 pub fn job_times(menu: Duration) -> JobTimes {
-    let times =
-        EncodeTime::built_in().expect("the built-in encode times are valid").job_times(Preset::RealTime, 320 * 180);
-    times.scaled_to(EncodeWork::SerialMenu, menu)
+    let times = EncodeTime::built_in().expect("the built-in encode times are valid").job_times(320 * 180);
+    times.scaled_to(EncodeWork::SerialMenu, Effort::REAL_TIME, menu)
 }
 
 pub struct Finished {

@@ -1,0 +1,274 @@
+//! AV1 as the codec of a call: states in named slots.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lockstep_call::{Candidate, Codec, FunctionalCodec};
+use lockstep_control::Failure;
+use lockstep_transport::{CodecId, Datagram, StateId, WireError};
+use lockstep_units::ByteCount;
+use lockstep_vp8::{Effort, MAX_QUANTIZER as MAX_INDEX, Picture};
+
+use crate::aom::{EncoderLibrary, MAX_QUANTIZER};
+use crate::dav1d::DecoderLibrary;
+use crate::error::Av1Error;
+use crate::fitting::{FINEST, Passes, SizeModel};
+use crate::header::SLOTS;
+use crate::slotted_decoder::SlottedDecoder;
+use crate::slotted_encoder::{SlottedEncoder, WrittenSlot};
+
+/// libaom's `cpu-used` of calls: 6 takes three times as long for 10 % fewer bits, 10 a quarter less for 15 % more.
+/// `lab: 2026-11-av1-slots`.
+const SPEED: u8 = 7;
+/// Most candidates of one picture, each in a slot.
+pub const MAX_CANDIDATES: usize = 3;
+/// Quantizer indices of [`Candidate::quantizer`], and libaom's quantizers for them. Up to about 100, pictures have the
+/// error of VP8 at the index. `lab: 2026-11-av1-slots`.
+const EQUAL_ERRORS: [(u8, u8); 3] = [(0, FINEST), (24, 23), (MAX_INDEX, MAX_QUANTIZER)];
+
+/// Interpolates between points, from `x` to `y`.
+fn interpolated(x: u8, points: [(u8, u8); 3]) -> u8 {
+    let [first, middle, last] = points;
+    let (from, to) = if x <= middle.0 { (first, middle) } else { (middle, last) };
+    let share = f64::from(x.clamp(from.0, to.0) - from.0) / f64::from(to.0 - from.0);
+    from.1 + (share * f64::from(to.1 - from.1)).round() as u8
+}
+
+/// libaom's quantizer for a quantizer index, 0 to 127.
+fn quantizer_of(index: u8) -> u8 {
+    interpolated(index, EQUAL_ERRORS)
+}
+
+/// The quantizer index of one of libaom's quantizers.
+fn index_of(quantizer: u8) -> u8 {
+    interpolated(quantizer, EQUAL_ERRORS.map(|(index, quantizer)| (quantizer, index)))
+}
+
+/// AV1 over named reference slots, through the system's libaom and dav1d.
+///
+/// A call has few states: eight slots hold them and the candidates of one picture.
+#[derive(Debug, Clone, Copy)]
+pub enum Av1 {}
+
+impl Av1 {
+    /// Checks that both libraries can be loaded.
+    ///
+    /// # Errors
+    /// [`Av1Error::Missing`] if one is not installed or lacks a required function.
+    pub fn check() -> Result<(), Av1Error> {
+        EncoderLibrary::open()?;
+        DecoderLibrary::open()?;
+        Ok(())
+    }
+}
+
+/// State of an AV1 codec: a frame in a slot, at the encoder; its name, at the decoder. The default is the empty state.
+#[derive(Debug, Clone, Default)]
+pub struct Av1State {
+    name: StateId,
+    written: Option<Arc<WrittenSlot>>,
+}
+
+/// Encoder and decoder with their slots, and the sizes of frames. Each library is loaded when it is needed.
+#[derive(Clone, Default)]
+pub struct Av1Arena(Arc<Mutex<Slotted>>);
+
+#[derive(Default)]
+struct Slotted {
+    encoder: Option<SlottedEncoder>,
+    decoder: Option<SlottedDecoder>,
+    sizes: SizeModel,
+}
+
+impl std::fmt::Debug for Av1Arena {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slotted = self.lock();
+        let (encodes, decodes) = (slotted.encoder.is_some(), slotted.decoder.is_some());
+        write!(formatter, "Av1Arena(encodes: {encodes}, decodes: {decodes})")
+    }
+}
+
+impl Av1Arena {
+    fn lock(&self) -> MutexGuard<'_, Slotted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slotted {
+    fn encoder(&mut self) -> Result<&mut SlottedEncoder, Av1Error> {
+        let encoder = match self.encoder.take() {
+            Some(encoder) => encoder,
+            None => SlottedEncoder::new(EncoderLibrary::open()?),
+        };
+        Ok(self.encoder.insert(encoder))
+    }
+
+    fn decoder(&mut self) -> Result<&mut SlottedDecoder, Av1Error> {
+        let decoder = match self.decoder.take() {
+            Some(decoder) => decoder,
+            None => SlottedDecoder::new(DecoderLibrary::open()?),
+        };
+        Ok(self.decoder.insert(decoder))
+    }
+}
+
+/// Coding parameters except the quantizer.
+#[derive(Debug, Clone, Default)]
+pub struct Av1Parameters {
+    /// Takes the error if libaom cannot be loaded or refuses a picture, which is not sent then.
+    pub failure: Failure,
+}
+
+/// A picture to be coded from one state.
+#[derive(Debug, Clone)]
+pub struct Av1Analysis {
+    arena: Av1Arena,
+    source: Av1State,
+    picture: Picture,
+    failure: Failure,
+}
+
+impl Av1Analysis {
+    /// Codes the picture with one of libaom's quantizers.
+    fn code(&self, quantizer: u8) -> Candidate<Av1> {
+        let mut slotted = self.arena.lock();
+        let coded = slotted
+            .encoder()
+            .and_then(|encoder| encoder.encode(&self.picture, self.source.written.as_ref(), SPEED, quantizer));
+        let (frame, state) = coded.map_or_else(
+            |error| {
+                self.failure.set(Box::new(error));
+                // No receiver accepts an empty frame.
+                (Vec::new(), Av1State { name: StateId(u64::MAX), written: None })
+            },
+            |(frame, written)| (frame, Av1State { name: written.name, written: Some(written) }),
+        );
+        Candidate { frame, quantizer: index_of(quantizer), key_frame: false, state, ssim: None }
+    }
+}
+
+/// A picture that is coded pass by pass to fit a budget.
+#[derive(Debug)]
+pub struct Av1Fitting {
+    analysis: Av1Analysis,
+    passes: Passes,
+}
+
+impl Codec for Av1 {
+    type Picture = Picture;
+    type Decoded = Picture;
+    type State = Av1State;
+    type Arena = Av1Arena;
+    type Payload = Vec<u8>;
+    type Packet = Vec<u8>;
+    type Analysis = Av1Analysis;
+    type Fitting = Av1Fitting;
+
+    const HAS_PIXELS: bool = true;
+    // dav1d must decode each frame, because a state is a slot of the decoder.
+    const SHARES_STATES: bool = false;
+    const MAX_STATES: usize = SLOTS as usize - MAX_CANDIDATES;
+
+    fn pixels(picture: &Picture) -> Option<&Picture> {
+        Some(picture)
+    }
+
+    fn shown_pixels(shown: &Picture) -> Option<&Picture> {
+        Some(shown)
+    }
+
+    fn encode(analysis: &Av1Analysis, quantizer: u8) -> Candidate<Self> {
+        Candidate { quantizer, ..analysis.code(quantizer_of(quantizer)) }
+    }
+
+    fn name(state: &Av1State) -> StateId {
+        state.name
+    }
+
+    fn last_shown(state: &Av1State) -> Option<Picture> {
+        state.written.as_ref().map(|written| written.picture.clone())
+    }
+
+    fn decode(
+        arena: &Av1Arena,
+        source: &Av1State,
+        frame: &Vec<u8>,
+        _target: StateId,
+        pixel_limit: usize,
+    ) -> Option<(Av1State, Picture)> {
+        let (name, picture) = arena.lock().decoder().ok()?.decode(source.name, frame, pixel_limit)?;
+        Some((Av1State { name, written: None }, picture))
+    }
+
+    fn decodes(arena: &Av1Arena) -> Option<CodecId> {
+        arena.lock().decoder().is_ok().then_some(CodecId::AV1)
+    }
+
+    fn pack(datagram: Datagram) -> Vec<u8> {
+        datagram.to_bytes()
+    }
+
+    fn unpack(packet: Vec<u8>) -> Result<Datagram, WireError> {
+        Datagram::decode(&packet)
+    }
+}
+
+impl FunctionalCodec for Av1 {
+    type Parameters = Av1Parameters;
+
+    const ID: CodecId = CodecId::AV1;
+
+    fn set_screen(_parameters: &mut Av1Parameters, _is_screen: bool) {}
+
+    fn set_effort(_parameters: &mut Av1Parameters, _effort: Effort) {}
+
+    fn luma_samples(_parameters: &Av1Parameters, picture: &Picture) -> usize {
+        picture.width() * picture.height()
+    }
+
+    fn analyse(arena: &Av1Arena, state: &Av1State, picture: &Picture, parameters: &Av1Parameters) -> Av1Analysis {
+        Av1Analysis {
+            arena: arena.clone(),
+            source: state.clone(),
+            picture: picture.clone(),
+            failure: parameters.failure.clone(),
+        }
+    }
+
+    fn is_key_frame(_analysis: &Av1Analysis) -> bool {
+        false
+    }
+
+    fn estimate_size(_analysis: &Av1Analysis, _quantizer: u8) -> Option<ByteCount> {
+        None
+    }
+
+    fn fitting(analysis: Av1Analysis, first: u8) -> Av1Fitting {
+        Av1Fitting { analysis, passes: Passes::new(quantizer_of(first)) }
+    }
+
+    fn pass(fitting: &mut Av1Fitting, budget: ByteCount) -> Candidate<Self> {
+        let Av1Fitting { analysis, passes } = fitting;
+        let quantizer = passes.next(&analysis.arena.lock().sizes, budget);
+        let candidate = analysis.code(quantizer);
+        passes.add(&mut analysis.arena.lock().sizes, quantizer, candidate.size());
+        candidate
+    }
+
+    fn is_filled(fitting: &Av1Fitting, budget: ByteCount) -> bool {
+        fitting.passes.is_filled(&fitting.analysis.arena.lock().sizes, budget)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantizers_cover_libaoms_and_return_to_their_index() {
+        let quantizers: Vec<u8> = (0..=MAX_INDEX).map(quantizer_of).collect();
+        assert_eq!((quantizers.first(), quantizers.last()), (Some(&FINEST), Some(&MAX_QUANTIZER)));
+        assert!(quantizers.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == pair[0] + 1));
+        assert!((FINEST..=MAX_QUANTIZER).all(|quantizer| quantizer_of(index_of(quantizer)) == quantizer));
+        assert_eq!((quantizer_of(u8::MAX), index_of(0), index_of(u8::MAX)), (MAX_QUANTIZER, 0, MAX_INDEX));
+    }
+}

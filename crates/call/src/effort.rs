@@ -1,0 +1,183 @@
+//! Effort of the encoder: a fixed level, or the highest one that makes no picture late.
+//!
+//! ```text
+//! coding times of recent pictures ──> time at the fastest level ──> highest level within the allowance
+//! frame interval, latency ──────────────> allowance ─────────────────────────────┘
+//! ```
+//!
+//! A coding time is measured from the start of a picture's first job to its decision. So it contains all passes of the
+//! picture, and the time that other programs take from the encoder. In virtual time it follows the model of encode
+//! times, so simulations stay deterministic.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_control::Latency;
+use lockstep_vp8::Effort;
+
+/// Choice of the encoder's effort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Preset {
+    /// For each picture, the highest level that the time allows.
+    #[default]
+    Auto,
+    /// Always this level.
+    Level(Effort),
+}
+
+impl Preset {
+    /// The fastest level for all pictures.
+    pub const REAL_TIME: Self = Self::Level(Effort::REAL_TIME);
+    /// The slowest level for all pictures, whatever time it takes.
+    pub const QUALITY: Self = Self::Level(Effort::QUALITY);
+
+    /// The level before any picture is coded, which is the fastest one of the preset.
+    #[must_use]
+    pub fn first_level(self) -> Effort {
+        match self {
+            Self::Auto => Effort::REAL_TIME,
+            Self::Level(effort) => effort,
+        }
+    }
+}
+
+/// Number of recent pictures of which the slowest counts: half a second at 30 pictures per second. Key frames and
+/// pictures of many passes are rarer, and a level above the allowance would delay those.
+const RECENT: usize = 16;
+
+/// Chooses the effort of each picture.
+#[derive(Debug)]
+pub(crate) struct EffortControl {
+    preset: Preset,
+    latency: Latency,
+    /// Levels and coding times of recent pictures, the oldest first.
+    recent: VecDeque<(Effort, Duration)>,
+}
+
+impl EffortControl {
+    pub(crate) fn new(preset: Preset, latency: Latency) -> Self {
+        Self { preset, latency, recent: VecDeque::with_capacity(RECENT) }
+    }
+
+    /// The level for the next picture, with pictures every `frame_interval`.
+    pub(crate) fn level(&self, frame_interval: Duration) -> Effort {
+        match (self.preset, self.recent.back()) {
+            (Preset::Auto, Some((last, _))) => {
+                let at_fastest = |(effort, time): &(Effort, Duration)| time.as_secs_f64() / effort.relative_time();
+                let slowest = self.recent.iter().map(at_fastest).fold(0.0, f64::max);
+                let allowed = allowance(self.latency, frame_interval).as_secs_f64();
+                // Relative times depend on the pictures, so each level is measured before the next one is tried.
+                let next = Effort::new(last.level() + 1);
+                let fits = |effort: &Effort| *effort <= next && effort.relative_time() * slowest <= allowed;
+                Effort::all().rev().find(fits).unwrap_or_default()
+            }
+            (preset, _) => preset.first_level(),
+        }
+    }
+
+    /// The level of codecs that take the time of a level, but have none.
+    pub(crate) fn first_level(&self) -> Effort {
+        self.preset.first_level()
+    }
+
+    /// Reports that a picture took `time` at `effort`.
+    pub(crate) fn on_coded(&mut self, effort: Effort, time: Duration) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((effort, time));
+    }
+}
+
+/// Coding time that a latency allows, as a share of the frame interval.
+fn allowance(latency: Latency, frame_interval: Duration) -> Duration {
+    match latency {
+        Latency::Low => frame_interval / 8,
+        Latency::Balanced => frame_interval / 4,
+        Latency::Quality => frame_interval / 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(40);
+
+    fn control(latency: Latency) -> EffortControl {
+        EffortControl::new(Preset::Auto, latency)
+    }
+
+    /// Codes `pictures` pictures on a machine that takes `fastest` at the fastest level. Returns the last level, and the
+    /// number of pictures above `allowed`.
+    fn run(control: &mut EffortControl, fastest: Duration, pictures: usize, allowed: Duration) -> (Effort, usize) {
+        let mut late = 0;
+        for _ in 0..pictures {
+            let level = control.level(INTERVAL);
+            let time = fastest.mul_f64(level.relative_time());
+            late += usize::from(time > allowed.mul_f64(1.0 + 1e-9));
+            control.on_coded(level, time);
+        }
+        (control.level(INTERVAL), late)
+    }
+
+    #[test]
+    fn level_is_the_highest_within_the_allowance() {
+        for (latency, share) in [(Latency::Low, 8), (Latency::Balanced, 4), (Latency::Quality, 2)] {
+            let allowed = INTERVAL / share;
+            for fastest in [1, 200, 1_000, 2_000, 4_000, 9_000, 30_000].map(Duration::from_micros) {
+                let (level, late) = run(&mut control(latency), fastest, 40, allowed);
+                let fits = |level: Effort| fastest.mul_f64(level.relative_time()) <= allowed;
+                let next = Effort::new(level.level() + 1);
+                assert!(next == level || !fits(next), "{fastest:?} at {latency:?}: {level:?} is too low");
+                assert!(fits(level) || level == Effort::REAL_TIME, "{fastest:?} at {latency:?}: {level:?} is late");
+                assert!(
+                    late == 0 || level == Effort::REAL_TIME,
+                    "{fastest:?} at {latency:?}: {late} pictures are late"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn busy_core_lowers_the_level_after_one_picture() {
+        let mut control = control(Latency::Balanced);
+        let (idle, _) = run(&mut control, Duration::from_micros(500), 40, INTERVAL);
+        let (busy, late) = run(&mut control, Duration::from_micros(4_000), 40, INTERVAL / 4);
+        assert!(busy < idle, "{idle:?} remains {busy:?}");
+        assert!(late <= 1, "{late} pictures are late");
+    }
+
+    #[test]
+    fn costly_level_delays_few_pictures() {
+        // These pictures take twice the time of most at the slowest level.
+        let mut control = control(Latency::Balanced);
+        let mut late = 0;
+        for _ in 0..300 {
+            let level = control.level(INTERVAL);
+            let time = Duration::from_millis(2).mul_f64(level.relative_time().powf(1.7));
+            late += usize::from(time > INTERVAL / 4);
+            control.on_coded(level, time);
+        }
+        assert!(control.level(INTERVAL) >= Effort::new(5), "{:?}", control.level(INTERVAL));
+        assert!(late <= 300 / RECENT, "{late} pictures are late");
+    }
+
+    #[test]
+    fn single_slow_picture_lowers_the_level_for_a_while() {
+        let mut control = control(Latency::Balanced);
+        let (usual, _) = run(&mut control, Duration::from_micros(500), 40, INTERVAL);
+        control.on_coded(usual, Duration::from_millis(300));
+        assert_eq!(control.level(INTERVAL), Effort::REAL_TIME);
+        let climb = RECENT + usize::from(usual.level());
+        let (after, _) = run(&mut control, Duration::from_micros(500), climb, INTERVAL);
+        assert_eq!(after, usual);
+    }
+
+    #[test]
+    fn fixed_preset_ignores_the_time() {
+        let mut control = EffortControl::new(Preset::QUALITY, Latency::Low);
+        let (level, _) = run(&mut control, Duration::from_millis(300), 40, INTERVAL);
+        assert_eq!(level, Effort::QUALITY);
+    }
+}
