@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockstep_call::{Candidate, Codec, FunctionalCodec};
-use lockstep_control::Failure;
+use lockstep_control::{Failure, FailureReason};
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Effort, MAX_QUANTIZER as MAX_INDEX, Picture};
@@ -21,6 +21,8 @@ use crate::slotted_encoder::{SlottedEncoder, WrittenSlot};
 const SPEED: u8 = 7;
 /// Most candidates of one picture, each in a slot.
 pub const MAX_CANDIDATES: usize = 3;
+/// Most states of sent frames: the slots that candidates leave.
+pub const MAX_STATES: usize = SLOTS as usize - MAX_CANDIDATES;
 /// Quantizer indices of [`Candidate::quantizer`], and libaom's quantizers for them. Up to about 100, pictures have the
 /// error of VP8 at the index. `lab: 2026-11-av1-slots`.
 const EQUAL_ERRORS: [(u8, u8); 3] = [(0, FINEST), (24, 23), (MAX_INDEX, MAX_QUANTIZER)];
@@ -54,7 +56,7 @@ impl Av1 {
     ///
     /// # Errors
     /// [`Av1Error::Missing`] if one is not installed or lacks a required function.
-    pub fn check() -> Result<(), Av1Error> {
+    pub fn check_libraries() -> Result<(), Av1Error> {
         EncoderLibrary::open()?;
         DecoderLibrary::open()?;
         Ok(())
@@ -164,9 +166,6 @@ impl Codec for Av1 {
     type Fitting = Av1Fitting;
 
     const HAS_PIXELS: bool = true;
-    // dav1d must decode each frame, because a state is a slot of the decoder.
-    const SHARES_STATES: bool = false;
-    const MAX_STATES: usize = SLOTS as usize - MAX_CANDIDATES;
 
     fn pixels(picture: &Picture) -> Option<&Picture> {
         Some(picture)
@@ -199,8 +198,8 @@ impl Codec for Av1 {
         Some((Av1State { name, written: None }, picture))
     }
 
-    fn decodes(arena: &Av1Arena) -> Option<CodecId> {
-        arena.lock().decoder().is_ok().then_some(CodecId::AV1)
+    fn accepts(arena: &mut Av1Arena, codec: CodecId) -> bool {
+        codec == CodecId::AV1 && arena.lock().decoder().is_ok()
     }
 
     fn pack(datagram: Datagram) -> Vec<u8> {
@@ -215,7 +214,17 @@ impl Codec for Av1 {
 impl FunctionalCodec for Av1 {
     type Parameters = Av1Parameters;
 
-    const ID: CodecId = CodecId::AV1;
+    fn id(_parameters: &Av1Parameters) -> CodecId {
+        CodecId::AV1
+    }
+
+    fn max_states(_parameters: &Av1Parameters) -> usize {
+        MAX_STATES
+    }
+
+    fn check(parameters: &Av1Parameters) -> Result<(), FailureReason> {
+        parameters.failure.check()
+    }
 
     fn set_screen(_parameters: &mut Av1Parameters, _is_screen: bool) {}
 

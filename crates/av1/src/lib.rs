@@ -30,7 +30,7 @@ mod slotted_decoder;
 mod slotted_encoder;
 
 pub use aom::{CodedFrame, Coding, Encoder, EncoderLibrary, EncoderSettings, Tools};
-pub use codec::{Av1, Av1Analysis, Av1Arena, Av1Fitting, Av1Parameters, Av1State, MAX_CANDIDATES};
+pub use codec::{Av1, Av1Analysis, Av1Arena, Av1Fitting, Av1Parameters, Av1State, MAX_CANDIDATES, MAX_STATES};
 pub use dav1d::{Decoder, DecoderLibrary};
 pub use error::Av1Error;
 pub use header::{FrameHeader, FrameKind, HeaderError, SLOTS, Sequence, temporal_units};

@@ -1,6 +1,6 @@
 //! States in slots, through the codec interface of a call, where libaom and dav1d are installed.
 
-use lockstep_av1::{Av1, Av1Arena, Av1Parameters, Av1State, MAX_CANDIDATES};
+use lockstep_av1::{Av1, Av1Arena, Av1Parameters, Av1State, MAX_CANDIDATES, MAX_STATES};
 use lockstep_call::{Candidate, Codec, FunctionalCodec};
 use lockstep_transport::StateId;
 use lockstep_units::random::mix;
@@ -27,7 +27,7 @@ struct Ends {
 
 impl Ends {
     fn new() -> Option<Self> {
-        Av1::check().inspect_err(|error| eprintln!("skipped: {error}")).ok()?;
+        Av1::check_libraries().inspect_err(|error| eprintln!("skipped: {error}")).ok()?;
         let (sender, receiver) = (Av1Arena::default(), Av1Arena::default());
         Some(Self { sender, receiver, parameters: Av1Parameters::default() })
     }
@@ -76,7 +76,7 @@ fn frames_continue_from_any_kept_state_and_from_nothing() {
         // Half of the frames are lost.
         if mix(8, time as u64).is_multiple_of(2) {
             kept.push((frame.state.clone(), ends.follow(&received, &frame)));
-            if kept.len() > Av1::MAX_STATES {
+            if kept.len() > MAX_STATES {
                 kept.remove(0);
             }
         }

@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 
+use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Datagram, Payload, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_vp8::Effort;
@@ -35,12 +36,6 @@ pub trait Codec: Debug + Copy + 'static {
 
     /// Whether the codec has pixels.
     const HAS_PIXELS: bool;
-    /// Whether the encoder has effort levels.
-    const HAS_EFFORT: bool = false;
-    /// Whether a driver of both ends may pass the sender's state to the receiver instead of decoding.
-    const SHARES_STATES: bool;
-    /// Most states of sent frames that an encoder can keep, at least five.
-    const MAX_STATES: usize = usize::MAX;
 
     /// Pixels of a captured picture; none without pixels.
     fn pixels(picture: &Self::Picture) -> Option<&lockstep_vp8::Picture>;
@@ -51,6 +46,11 @@ pub trait Codec: Debug + Copy + 'static {
     /// The state id of a state. The first call completes work that coding deferred, since a candidate may never be
     /// sent.
     fn name(state: &Self::State) -> StateId;
+    /// Whether a driver of both ends may pass this state of the sender to the receiver instead of decoding.
+    fn is_shared(state: &Self::State) -> bool {
+        let _ = state;
+        false
+    }
     /// Memory that one state holds by itself, whatever other states share of it; none without pixels.
     fn state_size(state: &Self::State) -> Option<ByteCount> {
         let _ = state;
@@ -73,8 +73,8 @@ pub trait Codec: Debug + Copy + 'static {
         target: StateId,
         pixel_limit: usize,
     ) -> Option<(Self::State, Self::Decoded)>;
-    /// The codec whose frames `arena` decodes; none without a decoder.
-    fn decodes(arena: &Self::Arena) -> Option<CodecId>;
+    /// Prepares `arena` for frames of `codec`. Returns whether it can decode them.
+    fn accepts(arena: &mut Self::Arena, codec: CodecId) -> bool;
     /// Converts a datagram for transmission.
     fn pack(datagram: Datagram<Self::Payload>) -> Self::Packet;
     /// Converts a received datagram back.
@@ -119,8 +119,25 @@ pub trait FunctionalCodec: Codec {
     type Parameters: Clone + Debug + Send;
 
     /// Number of the codec in the hello.
-    const ID: CodecId;
-
+    fn id(parameters: &Self::Parameters) -> CodecId;
+    /// Whether the encoder has effort levels.
+    fn has_effort(parameters: &Self::Parameters) -> bool {
+        let _ = parameters;
+        false
+    }
+    /// Most states of sent frames that an encoder can keep, at least five.
+    fn max_states(parameters: &Self::Parameters) -> usize {
+        let _ = parameters;
+        usize::MAX
+    }
+    /// Checks whether coding failed.
+    ///
+    /// # Errors
+    /// The reason, once.
+    fn check(parameters: &Self::Parameters) -> Result<(), FailureReason> {
+        let _ = parameters;
+        Ok(())
+    }
     /// Sets whether pictures show a screen.
     fn set_screen(parameters: &mut Self::Parameters, is_screen: bool);
     /// Sets the effort level of pictures.

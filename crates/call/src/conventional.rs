@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -71,7 +72,19 @@ impl<C: FunctionalCodec> ConventionalEncoder<C> {
 
 impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
     fn codec(&self) -> CodecId {
-        C::ID
+        C::id(&self.parameters)
+    }
+
+    fn has_effort(&self) -> bool {
+        C::has_effort(&self.parameters)
+    }
+
+    fn max_states(&self) -> usize {
+        C::max_states(&self.parameters)
+    }
+
+    fn check(&self) -> Result<(), FailureReason> {
+        C::check(&self.parameters)
     }
 
     fn recovery(&self) -> Recovery {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Effort;
@@ -191,6 +192,21 @@ pub trait FrameEncoder<C: Codec = Vp8>: Send {
     /// The transport's reaction to a loss. With [`Recovery::FromHeldState`], frames should be likely to arrive
     /// complete. At high loss they are coded from states that the receiver holds.
     fn recovery(&self) -> Recovery;
+    /// Whether it has effort levels.
+    fn has_effort(&self) -> bool {
+        false
+    }
+    /// Most states of sent frames that it can keep, at least five.
+    fn max_states(&self) -> usize {
+        usize::MAX
+    }
+    /// Checks whether coding failed.
+    ///
+    /// # Errors
+    /// The reason, once.
+    fn check(&self) -> Result<(), FailureReason> {
+        Ok(())
+    }
     /// The job that codes the picture; none if the encoder skips it.
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>>;
     /// The candidate to send, now that `budget` bytes are free; none to send nothing. With `anyway` the smallest one is

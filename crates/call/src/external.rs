@@ -161,7 +161,6 @@ impl Codec for External {
     type Fitting = Infallible;
 
     const HAS_PIXELS: bool = true;
-    const SHARES_STATES: bool = false;
 
     fn pixels(picture: &Picture) -> Option<&Picture> {
         Some(picture)
@@ -204,8 +203,8 @@ impl Codec for External {
         (picture.width() * picture.height() <= pixel_limit).then_some((state, picture))
     }
 
-    fn decodes(arena: &ExternalDecoder) -> Option<CodecId> {
-        arena.0.as_ref().map(|shared| shared.codec)
+    fn accepts(arena: &mut ExternalDecoder, codec: CodecId) -> bool {
+        arena.0.as_ref().is_some_and(|shared| shared.codec == codec)
     }
 
     fn pack(datagram: Datagram) -> Vec<u8> {

@@ -9,11 +9,12 @@ mod config;
 
 use std::sync::Arc;
 
+use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::{Effort, MAX_QUANTIZER};
 
-use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
+use crate::codec::{Candidate, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
@@ -42,9 +43,9 @@ pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 /// [`FINEST_USEFUL_QUANTIZER`] without it. `lab: 2026-11-effort`.
 const FINEST_TRELLIS_QUANTIZER: u8 = 2;
 
-/// Finest quantizer of frames at `effort`.
-pub(crate) fn finest_quantizer<C: Codec>(effort: Effort) -> u8 {
-    if C::HAS_EFFORT && effort.has_trellis() { FINEST_TRELLIS_QUANTIZER } else { FINEST_USEFUL_QUANTIZER }
+/// Finest quantizer of frames at `effort`, or of a codec without effort levels.
+pub(crate) fn finest_quantizer(effort: Option<Effort>) -> u8 {
+    if effort.is_some_and(Effort::has_trellis) { FINEST_TRELLIS_QUANTIZER } else { FINEST_USEFUL_QUANTIZER }
 }
 
 /// Default number of passes to fit a picture.
@@ -246,7 +247,19 @@ fn serial_menu<C: FunctionalCodec>(
 
 impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn codec(&self) -> CodecId {
-        C::ID
+        C::id(&self.parameters)
+    }
+
+    fn has_effort(&self) -> bool {
+        C::has_effort(&self.parameters)
+    }
+
+    fn max_states(&self) -> usize {
+        C::max_states(&self.parameters)
+    }
+
+    fn check(&self) -> Result<(), FailureReason> {
+        C::check(&self.parameters)
     }
 
     fn recovery(&self) -> Recovery {
@@ -259,7 +272,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (mut parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         C::set_screen(&mut parameters, sharp.is_some());
         C::set_effort(&mut parameters, effort);
-        self.finest = finest_quantizer::<C>(effort);
+        self.finest = finest_quantizer(C::has_effort(&parameters).then_some(effort));
         self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));

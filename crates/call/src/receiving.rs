@@ -456,7 +456,7 @@ impl<C: Codec> ReceivingEnd<C> {
                 }
                 ReceiverEvent::Hello(hello) => {
                     self.format = Some(hello.format);
-                    self.refused_codec = Some(hello.codec).filter(|codec| C::decodes(&self.arena) != Some(*codec));
+                    self.refused_codec = Some(hello.codec).filter(|codec| !C::accepts(&mut self.arena, *codec));
                     // A small datagram can claim a huge picture.
                     self.pixel_limit = self.max_pixels.min(pixels(&hello.format));
                     if let Some(estimators) = self.estimators.as_ref().filter(|_| self.estimator.is_none()) {

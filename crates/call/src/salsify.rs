@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::MAX_QUANTIZER;
@@ -146,7 +147,19 @@ fn fitting_quantizer<C: FunctionalCodec>(analysis: &C::Analysis, size: ByteCount
 
 impl<C: FunctionalCodec> FrameEncoder<C> for SalsifyEncoder<C> {
     fn codec(&self) -> CodecId {
-        C::ID
+        C::id(&self.parameters)
+    }
+
+    fn has_effort(&self) -> bool {
+        C::has_effort(&self.parameters)
+    }
+
+    fn max_states(&self) -> usize {
+        C::max_states(&self.parameters)
+    }
+
+    fn check(&self) -> Result<(), FailureReason> {
+        C::check(&self.parameters)
     }
 
     fn recovery(&self) -> Recovery {

@@ -13,7 +13,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Ceiling, Controller, InFlight, Input, Latency, LimitedBy, PathObserver, Traits};
+use lockstep_control::{Ceiling, Controller, FailureReason, InFlight, Input, Latency, LimitedBy, PathObserver, Traits};
 use lockstep_transport::wire::Acknowledgement;
 use lockstep_transport::{
     Datagram, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, VideoFormat, WireError,
@@ -134,7 +134,7 @@ impl<C: Codec> SendingEnd<C> {
     ) -> Self {
         (transport.recovery, transport.codec) = (encoder.recovery(), encoder.codec());
         transport.tuning = tuning.transport;
-        transport.retained_states = transport.retained_states.min(C::MAX_STATES);
+        transport.retained_states = transport.retained_states.min(encoder.max_states());
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;
         let frame_interval = format.frame_interval();
@@ -353,6 +353,14 @@ impl<C: Codec> SendingEnd<C> {
     #[must_use]
     pub fn captured(&self) -> u64 {
         self.records.captured()
+    }
+
+    /// Checks whether the encoder failed. No frame is sent any more if it did.
+    ///
+    /// # Errors
+    /// The reason, once.
+    pub fn check(&self) -> Result<(), FailureReason> {
+        self.encoder.check()
     }
 
     /// The present status, for a progress line.

@@ -29,8 +29,6 @@ impl Codec for Vp8 {
     type Fitting = Box<Fitting<'static>>;
 
     const HAS_PIXELS: bool = true;
-    const HAS_EFFORT: bool = true;
-    const SHARES_STATES: bool = true;
 
     fn pixels(picture: &Picture) -> Option<&Picture> {
         Some(picture)
@@ -46,6 +44,10 @@ impl Codec for Vp8 {
 
     fn name(state: &State) -> StateId {
         StateId(state.id())
+    }
+
+    fn is_shared(_state: &State) -> bool {
+        true
     }
 
     fn state_size(state: &State) -> Option<ByteCount> {
@@ -70,8 +72,8 @@ impl Codec for Vp8 {
         decode_in(arena, source, frame, pixel_limit).ok()
     }
 
-    fn decodes(_arena: &Arena) -> Option<CodecId> {
-        Some(Self::ID)
+    fn accepts(_arena: &mut Arena, codec: CodecId) -> bool {
+        codec == CodecId::VP8
     }
 
     fn pack(datagram: Datagram) -> Vec<u8> {
@@ -86,7 +88,13 @@ impl Codec for Vp8 {
 impl FunctionalCodec for Vp8 {
     type Parameters = Parameters;
 
-    const ID: CodecId = CodecId::VP8;
+    fn id(_parameters: &Parameters) -> CodecId {
+        CodecId::VP8
+    }
+
+    fn has_effort(_parameters: &Parameters) -> bool {
+        true
+    }
 
     fn set_screen(parameters: &mut Parameters, is_screen: bool) {
         parameters.content = if is_screen { Content::Screen } else { Content::Camera };

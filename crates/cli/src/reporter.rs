@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
-use lockstep_configuration::counters;
+use lockstep_configuration::{Vp8OrAv1, counters};
 use lockstep_live::{CallEvent, CallObserver, CallState, Ended, Finished, LiveError, Presence, Shown};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
@@ -282,7 +282,7 @@ impl Reporter {
     ///
     /// # Errors
     /// If anything is missing from a file.
-    pub fn finish(mut self, finished: &Finished) -> Result<()> {
+    pub fn finish(mut self, finished: &Finished<Vp8OrAv1>) -> Result<()> {
         if self.reports_missed && finished.joined && self.shown_at.is_none() && is_given_up(&finished.result) {
             self.missed();
         }
@@ -348,7 +348,7 @@ impl Reporter {
     }
 }
 
-impl CallObserver for Reporter {
+impl CallObserver<Vp8OrAv1> for Reporter {
     fn event(&mut self, event: CallEvent) {
         match event {
             CallEvent::Warning(warning) => notice(self.status, &format!("warning: {warning}")),
@@ -379,7 +379,7 @@ impl CallObserver for Reporter {
         }
     }
 
-    fn receiving(&mut self, now: Timestamp, stream: usize, call: &ReceivingEnd) {
+    fn receiving(&mut self, now: Timestamp, stream: usize, call: &ReceivingEnd<Vp8OrAv1>) {
         self.stats.receiving(now, stream, call);
         if stream > 0 {
             return;
@@ -393,7 +393,7 @@ impl CallObserver for Reporter {
         }
     }
 
-    fn status(&mut self, now: Timestamp, stream: usize, call: &SendingEnd) {
+    fn status(&mut self, now: Timestamp, stream: usize, call: &SendingEnd<Vp8OrAv1>) {
         self.stats.sending(now, stream, call);
         if stream > 0 {
             return;

@@ -265,6 +265,33 @@ fn live_call_shows_the_senders_pictures() {
     assert_eq!(report["counters"]["decoder"]["mismatched"], 0);
 }
 
+/// The receiver learns the codec from the sender.
+#[test]
+fn live_call_shows_pictures_of_av1() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("call.json");
+    let options = ["--codec", "av1", "--clip", "generated:160x96@15", "--trace", "constant:1mbps", "--loss", "5%"];
+    let output = lockstep(&[&["call", "--seconds", "2", "--json", text(&json)], &options[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("lockstep: codec av1: ") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&fs::read(json).expect("written")).expect("JSON");
+    assert!(report["frames"]["displayed"].as_u64() > Some(0), "{}", report["frames"]);
+    assert_eq!(report["counters"]["decoder"]["mismatched"], 0);
+}
+
+#[test]
+fn calls_of_several_refuse_av1_before_anybody_joins() {
+    let room =
+        ["talk", "--room", "--no-window", "--source", "generated:64x48@15", "--codec", "av1", "--wait-seconds", "1"];
+    let output = lockstep(&room);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("codec av1: it is for calls of two ends"), "{said}");
+}
+
 #[test]
 fn errors_have_one_line() {
     for (arguments, expected) in [

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use lockstep_call::{
-    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SalsifyEncoder, SendingEnd, Vp8,
-    announced,
+    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, PictureCodec, ReceivingEnd, SalsifyEncoder,
+    SendingEnd, announced,
 };
 use lockstep_control::recording::{Header, Recorded, Recorder};
 use lockstep_control::{Algorithm, Controller, ControllerSetup, EstimatorKind, FlowGroup, KnownPath, RateBounds};
@@ -16,8 +16,8 @@ use lockstep_media::VideoFormat;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{FrameKind, Parameters};
 
+use crate::vp8_or_av1::{ChosenCodec, Vp8OrAv1};
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, sender_model_hash};
 
 impl LinkSettings {
@@ -84,7 +84,12 @@ impl ControlSettings {
     ///
     /// # Errors
     /// If the controller must know the path.
-    pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
+    pub fn sending_end<C: ChosenCodec>(
+        &self,
+        format: &VideoFormat,
+        connection: u32,
+        path: Option<KnownPath>,
+    ) -> Result<SendingEnd<C>> {
         self.sending_end_within(format, connection, path, RateBounds::default())
     }
 
@@ -92,13 +97,13 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As [`ControlSettings::sending_end`].
-    pub fn sending_end_within(
+    pub fn sending_end_within<C: ChosenCodec>(
         &self,
         format: &VideoFormat,
         connection: u32,
         path: Option<KnownPath>,
         bounds: RateBounds,
-    ) -> Result<SendingEnd> {
+    ) -> Result<SendingEnd<C>> {
         self.sending_end_of(format, connection, &self.setup_for(format, path, bounds), None)
     }
 
@@ -106,12 +111,12 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As [`ControlSettings::sending_end`], and for a program, because a live call cannot wait for its answers.
-    pub fn recorded_sending_end(
+    pub fn recorded_sending_end<C: ChosenCodec>(
         &self,
         format: &VideoFormat,
         connection: u32,
         recorder: Option<Box<dyn Recorder>>,
-    ) -> Result<SendingEnd> {
+    ) -> Result<SendingEnd<C>> {
         self.sending_end_of(format, connection, &self.live_setup(format)?, recorder)
     }
 
@@ -128,48 +133,43 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As [`ControlSettings::recorded_sending_end`].
-    pub fn stream_end(
+    pub fn stream_end<C: ChosenCodec>(
         &self,
         format: &VideoFormat,
         connection: u32,
         group: &FlowGroup,
         priority: f64,
-    ) -> Result<SendingEnd> {
+    ) -> Result<SendingEnd<C>> {
         let setup = self.live_setup(format)?;
         let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
         let encoder = self.encoder(format.frame_interval())?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
-    pub(crate) fn sending_end_of(
+    pub(crate) fn sending_end_of<C: ChosenCodec>(
         &self,
         format: &VideoFormat,
         connection: u32,
         setup: &ControllerSetup,
         recorder: Option<Box<dyn Recorder>>,
-    ) -> Result<SendingEnd> {
+    ) -> Result<SendingEnd<C>> {
         let encoder = self.encoder(format.frame_interval())?;
         let controller = self.controller(setup, recorder)?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
-    /// VP8 encoder of pictures that arrive every `frame_interval`.
+    /// Encoder of pictures that arrive every `frame_interval`.
     ///
     /// # Errors
-    /// If the codec is AV1.
-    pub(crate) fn encoder(&self, frame_interval: Duration) -> Result<Box<dyn FrameEncoder>> {
-        let parameters = Parameters::default();
-        Ok(match self.codec {
-            CodecKind::Functional => {
-                // A key frame would discard scenes that may return, and this codec can start without one.
-                let parameters = Parameters { frame_kind: FrameKind::Inter, ..parameters };
-                if let Some(versions) = self.salsify_versions() {
-                    return Ok(Box::new(SalsifyEncoder::<Vp8>::new(parameters, versions, frame_interval)));
-                }
-                Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu, &self.tuning.tuning()))
+    /// If the codec is another one than `C`, or its library is missing.
+    pub(crate) fn encoder<C: ChosenCodec>(&self, frame_interval: Duration) -> Result<Box<dyn FrameEncoder<C>>> {
+        let parameters = C::parameters(self)?;
+        Ok(match (self.codec, self.salsify_versions()) {
+            (CodecKind::Conventional, _) => Box::new(ConventionalEncoder::<C>::new(parameters, frame_interval)),
+            (CodecKind::Functional, Some(versions)) => {
+                Box::new(SalsifyEncoder::<C>::new(parameters, versions, frame_interval))
             }
-            CodecKind::Conventional => Box::new(ConventionalEncoder::<Vp8>::new(parameters, frame_interval)),
-            CodecKind::Av1 => bail!("codec av1: only `lockstep simulate` with two ends has it so far"),
+            _ => Box::new(FunctionalEncoder::<C>::new(parameters, self.menu, &self.tuning.tuning())),
         })
     }
 
@@ -211,21 +211,21 @@ impl ControlSettings {
     ///
     /// Also if it is a program, because a live call cannot wait for its answers.
     pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
-        self.recorded_sending_end(format, 0, None)?;
+        self.recorded_sending_end::<Vp8OrAv1>(format, 0, None)?;
         let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
         self.controller.algorithm().estimator_kind().with_model(RateBounds::default(), model)?;
         Ok(())
     }
 
     /// Receiving end with the estimator that the sender requests; learned ones use their default models.
-    pub fn receiving_end() -> ReceivingEnd {
+    pub fn receiving_end<C: PictureCodec>() -> ReceivingEnd<C> {
         Self::receiving_end_with(None)
     }
 
     /// The same end with `model` instead of the default model of its estimator.
     ///
     /// A call is refused if its estimator has no model, or one that does not fit.
-    pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
+    pub fn receiving_end_with<C: PictureCodec>(model: Option<&ModelFile>) -> ReceivingEnd<C> {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
         ReceivingEnd::with_estimators(ReceiverConfig::default(), move |number| {
             let kind = EstimatorKind::from_number(number)?;

@@ -30,6 +30,7 @@ mod scenario;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulate;
+mod vp8_or_av1;
 mod words;
 
 pub use coding_time::EncodeTimeSettings;
@@ -57,4 +58,5 @@ pub use settings::{
 };
 #[cfg(feature = "simulation")]
 pub use simulate::{simulate, simulate_coded_by, simulate_with};
+pub use vp8_or_av1::{ChosenCodec, EitherArena, EitherState, OneOf, Vp8OrAv1};
 pub use words::{ControlArguments, LinkArguments, SimulateArguments, value_of};

@@ -1,10 +1,10 @@
 //! Runs a call in virtual time, and builds its report.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
 use lockstep_call::{
-    CallSound, Codec, EncodeWork, FrameEncoder, PictureCodec, ReceivingEnd, SendingEnd, SoundPlayer, Voice, Vp8,
+    CallSound, Codec, EncodeWork, FrameEncoder, PictureCodec, ReceivingEnd, SendingEnd, SoundPlayer, Voice,
 };
 use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, ControllerSetup, Failure, KnownPath, Latency, RateBounds};
@@ -18,6 +18,8 @@ use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
+use crate::options::CodecKind;
+use crate::vp8_or_av1::Vp8OrAv1;
 use crate::{CallSettings, counters};
 
 /// Status of a running simulation.
@@ -103,8 +105,11 @@ impl CallSettings {
         Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
     }
 
-    /// Coding with pixels and VP8; the sound plays into `sink`.
-    pub(crate) fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8>> {
+    /// Coding with pixels and the codec of these settings; the sound plays into `sink`.
+    pub(crate) fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8OrAv1>> {
+        if self.control.codec == CodecKind::Av1 && self.encode_time.model.av1.is_empty() {
+            bail!("codec av1: the encode times contain none of AV1; `lockstep bench encode-time` measures them");
+        }
         self.coding_by(|format| self.control.encoder(format.frame_interval()), self.control.first_work(), sink)
     }
 

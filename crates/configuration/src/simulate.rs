@@ -1,16 +1,13 @@
 //! Runs calls in virtual time, with or without pixels.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use lockstep_av1::{Av1, Av1Parameters};
-use lockstep_call::{EncodeWork, FrameEncoder, FunctionalEncoder, Vp8};
-use lockstep_control::Failure;
+use lockstep_call::{EncodeWork, FrameEncoder, Vp8};
 use lockstep_hosted::EstimatorHost;
 use lockstep_media::VideoFormat;
-use lockstep_sim::{CodecModel, SimulationError, StopReason};
+use lockstep_sim::{CodecModel, StopReason};
 
 use crate::modelled::simulate_modelled_with;
-use crate::options::CodecKind;
 use crate::run::{Observers, Simulated, SimulationStatus, run};
 use crate::settings::CallSettings;
 
@@ -41,33 +38,6 @@ pub fn simulate_coded_by(
     run::<Vp8>(settings, coding, None, Observers::default(), progress)
 }
 
-/// Runs the simulation of `settings` with AV1.
-fn simulate_av1(
-    settings: &CallSettings,
-    host: Option<Box<dyn EstimatorHost>>,
-    mut observers: Observers,
-    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
-) -> Result<Simulated> {
-    Av1::check().context("codec av1")?;
-    if settings.encode_time.model.av1.is_empty() {
-        bail!("codec av1: the encode times contain none of AV1; `lockstep bench encode-time` measures them");
-    }
-    let (failure, control) = (Failure::default(), &settings.control);
-    let encoder = |_: &VideoFormat| {
-        let parameters = Av1Parameters { failure: failure.clone() };
-        let encoder = FunctionalEncoder::<Av1>::new(parameters, control.menu, &control.tuning.tuning());
-        Ok(Box::new(encoder) as Box<dyn FrameEncoder<Av1>>)
-    };
-    let mut sound = observers.sound.take();
-    let coding = |settings: &CallSettings| settings.coding_by(encoder, control.first_work(), sound.take());
-    let simulated = run(settings, coding, host, observers, |status| {
-        failure.check()?;
-        progress(status)
-    })?;
-    failure.check().map_err(SimulationError::Stopped)?;
-    Ok(simulated)
-}
-
 /// Runs [`simulate`] with the estimator of `host`, if given, instead of that of `settings`, and with `observers`.
 ///
 /// # Errors
@@ -85,10 +55,6 @@ pub fn simulate_with(
     }
     if settings.bound {
         bail!("bound: only modelled calls have an upper bound on QoE_d; run a modelled call, or leave `bound` out");
-    }
-    if settings.control.codec == CodecKind::Av1 {
-        observers.sound = sound;
-        return simulate_av1(settings, host, observers, progress);
     }
     // The sink receives the sound of the first direction.
     run(settings, |settings| settings.coding(sound.take()), host, observers, progress)

@@ -313,8 +313,9 @@ impl<C: PictureCodec> SendingHalf<C> {
         self.lost.take()
     }
 
-    /// Reports the failure of a thread, once.
+    /// Reports the failure of a thread or of the encoder, once.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
+        self.end.check().map_err(|reason| LiveError::Encoder(reason.to_string()))?;
         self.microphone.as_mut().map_or(Ok(()), Microphone::check)?;
         self.threads.iter_mut().try_for_each(Thread::check)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{FrameRecord, Outcome, ReceivingEnd, SendingEnd};
+use lockstep_call::{Codec, FrameRecord, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::LimitedBy;
 use lockstep_live::{CallState, Presence, Route, Shown};
 use lockstep_measure::{FreezeDetector, ReceivedCounts, SentCounts};
@@ -210,7 +210,7 @@ struct StreamStats {
 }
 
 impl StreamStats {
-    fn sending(&mut self, now: Timestamp, end: &SendingEnd) {
+    fn sending<C: Codec>(&mut self, now: Timestamp, end: &SendingEnd<C>) {
         let (counted, status) = (SentCounts::of(end, now), end.status(now));
         let outbound = self.newest.outbound.get_or_insert_default();
         outbound.frames_sent = end.statistics().frames;
@@ -224,7 +224,7 @@ impl StreamStats {
         outbound.frames_per_second = self.sent.count(now);
     }
 
-    fn receiving(&mut self, now: Timestamp, end: &ReceivingEnd) {
+    fn receiving<C: Codec>(&mut self, now: Timestamp, end: &ReceivingEnd<C>) {
         let (frames, counted) = (end.statistics(), ReceivedCounts::of(end));
         if let Some(format) = end.format() {
             self.freezes.get_or_insert_with(|| FreezeDetector::new(format.frame_interval()));
@@ -293,12 +293,12 @@ impl LiveStats {
     }
 
     /// Takes the state of the sending end of a stream.
-    pub fn sending(&mut self, now: Timestamp, stream: usize, end: &SendingEnd) {
+    pub fn sending<C: Codec>(&mut self, now: Timestamp, stream: usize, end: &SendingEnd<C>) {
         self.stream(stream).sending(now, end);
     }
 
     /// Takes the state of the receiving end of a stream.
-    pub fn receiving(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd) {
+    pub fn receiving<C: Codec>(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd<C>) {
         self.stream(stream).receiving(now, end);
     }
 

@@ -103,6 +103,9 @@ pub enum LiveError {
     /// The controller cannot be created.
     #[error("cannot make the controller: {0}")]
     Controller(String),
+    /// The encoder of pictures failed.
+    #[error("the encoder failed: {0}")]
+    Encoder(String),
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),
@@ -205,7 +208,7 @@ pub enum LiveError {
     },
     /// This receiver has no decoder for the sender's codec.
     #[error(
-        "cannot decode the sender's codec {number}: this receiver has no decoder of it; use the same codec at both ends"
+        "cannot decode the sender's codec {number}: this receiver has no decoder of it; use the same codec at both ends (codec 1 is AV1, which takes libdav1d)"
     )]
     UnknownCodec {
         /// The codec's number in the hello.

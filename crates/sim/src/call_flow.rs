@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_call::{
-    CallSound, Codec, Committed, DecodeJob, DecodeOutcome, Display, DisplayRecord, FrameRecord, Menu, Outcome,
-    ReceivingEnd, SendingEnd, SerialMenu, SoundScores, Vp8,
+    CallSound, Codec, DecodeJob, DecodeOutcome, Display, DisplayRecord, FrameRecord, Menu, Outcome, ReceivingEnd,
+    SendingEnd, SerialMenu, SoundScores, Vp8,
 };
 use lockstep_measure::{CallLog, DRAIN, FinishedCall, FrameObserver, SeriesRecorder, VideoDelayFloor};
 use lockstep_media::{PictureQuality, QualityError, Source, SourceError, VmafError, VmafMeter};
@@ -437,8 +437,10 @@ impl<C: Codec> CallFlow<C> {
         }
         if let Some((_, menu)) = self.encoding.take_if(|(at, _)| *at <= now) {
             self.sender.encoded(now, menu);
+            self.sender.check().map_err(SimulationError::Stopped)?;
             // Quality is measured on the pictures that the receiver displays.
-            if let Some(Committed { reached, .. }) = self.sender.poll_committed().filter(|_| C::SHARES_STATES) {
+            let reached = self.sender.poll_committed().map(|committed| committed.reached);
+            if let Some(reached) = reached.filter(|(_, state)| C::is_shared(state)) {
                 self.ahead.push_back(reached);
                 if self.ahead.len() > MAX_STATES_IN_FLIGHT {
                     self.ahead.pop_front();

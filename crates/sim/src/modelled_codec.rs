@@ -81,7 +81,6 @@ impl Codec for Modelled {
     type Fitting = ModelledFitting;
 
     const HAS_PIXELS: bool = false;
-    const SHARES_STATES: bool = false;
 
     fn pixels(_picture: &ModelledPicture) -> Option<&lockstep_vp8::Picture> {
         None
@@ -113,8 +112,8 @@ impl Codec for Modelled {
         Some((ModelledState { name: target, reference: None }, ()))
     }
 
-    fn decodes(_arena: &()) -> Option<CodecId> {
-        Some(Self::ID)
+    fn accepts(_arena: &mut (), codec: CodecId) -> bool {
+        codec == CodecId::VP8
     }
 
     fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
@@ -129,7 +128,9 @@ impl Codec for Modelled {
 impl FunctionalCodec for Modelled {
     type Parameters = Arc<ClipCurves>;
 
-    const ID: CodecId = CodecId::VP8;
+    fn id(_curves: &Arc<ClipCurves>) -> CodecId {
+        CodecId::VP8
+    }
 
     /// The model has one curve for all contents.
     fn set_screen(_curves: &mut Arc<ClipCurves>, _is_screen: bool) {}

@@ -108,7 +108,8 @@ impl<C: Codec> SendingEnd<C> {
         let queued = self.in_flight().queued;
         let queue = self.path.view(now).bottleneck_queue.filter(|_| self.traits().is_bounded);
         let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
-        let effort = if C::HAS_EFFORT { self.effort.level(self.frame_interval) } else { self.effort.first_level() };
+        let has_effort = self.encoder.has_effort();
+        let effort = if has_effort { self.effort.level(self.frame_interval) } else { self.effort.first_level() };
         let request = FrameRequest {
             now,
             picture: &picture,
@@ -139,7 +140,7 @@ impl<C: Codec> SendingEnd<C> {
         };
         self.record(capture, |record| {
             record.encode_started_at = Some(now);
-            record.effort = C::HAS_EFFORT.then(|| effort.level());
+            record.effort = has_effort.then(|| effort.level());
         });
         self.encoding = Some(Encoding { capture, picture, source, sharp, effort, started_at: now, misdirected: false });
         Some(job.with_effort(effort))
@@ -223,7 +224,7 @@ impl<C: Codec> SendingEnd<C> {
             self.record(encoding.capture, |record| record.outcome = outcome);
             return;
         };
-        let finest = finest_quantizer::<C>(encoding.effort);
+        let finest = finest_quantizer(self.encoder.has_effort().then_some(encoding.effort));
         let limited_by =
             limited_by_encoder((candidate.quantizer, finest), candidate.size(), budget).unwrap_or(limited_by);
         let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);

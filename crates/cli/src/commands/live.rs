@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 
-use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
-use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds};
+use lockstep_call::{Codec, MenuMode, MenuRunner, SerialMenu};
+use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds, Vp8OrAv1};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
     BroadcastOptions, CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, LiveError,
@@ -300,7 +300,7 @@ fn standing_identity() -> Result<PathBuf> {
 }
 
 /// Runner of the candidates of `menu`.
-pub fn menu_runner(menu: MenuMode) -> Box<dyn MenuRunner + Send> {
+pub fn menu_runner<C: Codec<Analysis: Sync>>(menu: MenuMode) -> Box<dyn MenuRunner<C> + Send> {
     match menu {
         MenuMode::Parallel => Box::new(ThreadedMenu),
         MenuMode::Serial | MenuMode::Fit { .. } => Box::new(SerialMenu),
@@ -341,7 +341,12 @@ struct SendService {
 
 impl SendService {
     /// Runs one call with `peer` until `stop` ends it.
-    fn call(&mut self, arguments: &SendArguments, peer: RemoteEnd, stop: Stop) -> Result<(Reporter, Finished)> {
+    fn call(
+        &mut self,
+        arguments: &SendArguments,
+        peer: RemoteEnd,
+        stop: Stop,
+    ) -> Result<(Reporter, Finished<Vp8OrAv1>)> {
         let Self { clock, control, pages, ticket } = self;
         let clock = *clock;
         let listens = matches!(peer, RemoteEnd::At(_));
@@ -414,10 +419,9 @@ impl SendArguments {
         let options = SourceOptions { seed: self.seed, ..SourceOptions::default() };
         let source = open_source(&source.specification, &options)?;
         let (format, menu) = (source.format(), control.menu);
-        let end = move || {
-            let end = control.recorded_sending_end(&format, connection_id(), None);
-            end.map_err(|error| LiveError::Controller(error.to_string()))
-        };
+        let make = move || control.recorded_sending_end(&format, connection_id(), None);
+        make()?;
+        let end = move || make().map_err(|error| LiveError::Controller(error.to_string()));
         Ok(BroadcastOptions {
             listener,
             source,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 
+use lockstep_configuration::Vp8OrAv1;
 use lockstep_live::{Ended, Finished, Listener, LiveError};
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::output_file::{self, in_one_line};
@@ -55,7 +56,7 @@ impl Service<'_> {
         &self,
         mut listener: Listener,
         stop: impl Fn() -> bool,
-        mut serve_call: impl FnMut(Listener, &CallFiles) -> Result<(Reporter, Finished)>,
+        mut serve_call: impl FnMut(Listener, &CallFiles) -> Result<(Reporter, Finished<Vp8OrAv1>)>,
     ) -> Result<()> {
         let (mut files, mut is_first) = (CallFiles::default(), true);
         loop {
@@ -96,7 +97,7 @@ impl Service<'_> {
     }
 
     /// Completes the logs of a call, prints how it ended, and returns its failure.
-    pub fn finish(&self, reporter: Reporter, finished: Finished) -> Result<()> {
+    pub fn finish(&self, reporter: Reporter, finished: Finished<Vp8OrAv1>) -> Result<()> {
         let written = reporter.finish(&finished);
         if let Some(sound) = finished.sound.as_ref().filter(|_| self.status == StatusArgument::Line) {
             print_sound(sound);

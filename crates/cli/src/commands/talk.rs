@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
+use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds, Vp8OrAv1};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, CallRecording, Entrance, Finished, Freshness, Listener, LiveError, Loudspeaker,
@@ -221,7 +221,12 @@ struct Talk {
 
 impl Talk {
     /// Runs one call with `peer` until `stop` ends it.
-    fn call(&mut self, arguments: &TalkArguments, peer: RemoteEnd, stop: Stop) -> Result<(Reporter, Finished)> {
+    fn call(
+        &mut self,
+        arguments: &TalkArguments,
+        peer: RemoteEnd,
+        stop: Stop,
+    ) -> Result<(Reporter, Finished<Vp8OrAv1>)> {
         let Self { clock, control, .. } = self;
         let clock = *clock;
         let mut missing = MissingDevices::default();
@@ -439,7 +444,7 @@ pub fn run(arguments: &TalkArguments, controllers: &Controllers) -> Result<()> {
 
 /// Why a joiner calls the same listener again, if it does. A restarted listener is back. A listener whose peer is silent
 /// gives the place away at the second try.
-fn reason_to_rejoin(finished: &Finished, was_busy: bool) -> Option<&LiveError> {
+fn reason_to_rejoin(finished: &Finished<Vp8OrAv1>, was_busy: bool) -> Option<&LiveError> {
     finished.result.as_ref().err().filter(|error| match error {
         LiveError::Restarted => true,
         LiveError::Ticket(TicketRefusal::Busy) => !was_busy,

@@ -1,8 +1,11 @@
-//! Simulated calls over AV1, where libaom and dav1d are installed.
+//! Calls over AV1, where libaom and dav1d are installed.
 
 use lockstep_av1::Av1;
-use lockstep_configuration::{CallArguments, simulate};
+use lockstep_call::{ReceivingEnd, SendingEnd, SerialMenu, Vp8};
+use lockstep_configuration::{CallArguments, CallSettings, ControlSettings, Vp8OrAv1, simulate};
 use lockstep_measure::CallReport;
+use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
+use lockstep_units::Timestamp;
 
 fn given(words: &[(&str, &str)]) -> CallArguments {
     let mut options = CallArguments::default();
@@ -14,8 +17,8 @@ fn given(words: &[(&str, &str)]) -> CallArguments {
 }
 
 /// The report of a call; none without the libraries.
-fn report(words: &[(&str, &str)]) -> Option<CallReport<lockstep_configuration::CallSettings>> {
-    Av1::check().inspect_err(|error| eprintln!("skipped: {error}")).ok()?;
+fn report(words: &[(&str, &str)]) -> Option<CallReport<CallSettings>> {
+    Av1::check_libraries().inspect_err(|error| eprintln!("skipped: {error}")).ok()?;
     Some(simulate(&given(words).settings().unwrap(), |_| Ok(())).unwrap().report)
 }
 
@@ -62,8 +65,61 @@ fn what_av1_lacks_is_refused() {
     let settings = given(&[("modelled", "true")]).settings().unwrap();
     let error = simulate(&settings, |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("codec av1: it has no model"), "{error}");
-    let settings = given(&[]).settings().unwrap();
+}
+
+/// Numbers of pictures that a receiver shows in a call with `codec`, which it does not know before the hello.
+fn shown(codec: &str) -> usize {
+    let format = VideoFormat { width: 160, height: 96, frame_rate: FrameRate::new(30, 1).unwrap() };
+    let clip = GeneratedClip::new(format, 1).unwrap();
+    let control = given(&[("codec", codec)]).settings().unwrap().control;
+    let mut sender: SendingEnd<Vp8OrAv1> = control.sending_end(&format, 7, None).unwrap();
+    let mut receiver: ReceivingEnd<Vp8OrAv1> = ControlSettings::receiving_end();
+    let mut shown = 0;
+    for millisecond in 0..600 {
+        let now = Timestamp::from_millis(100 + millisecond);
+        if millisecond % 33 == 0 {
+            sender.capture(now, now, clip.picture(millisecond / 33));
+        }
+        sender.handle_timeout(now);
+        if let Some(job) = sender.poll_encode(now) {
+            sender.encoded(now, job.run(&SerialMenu));
+        }
+        while let Some(sent) = sender.poll_transmit(now) {
+            receiver.handle_datagram(now, Ok(sent.datagram), false);
+        }
+        while let Some(job) = receiver.poll_decode() {
+            receiver.decoded(now, job.run());
+            shown += usize::from(receiver.poll_display().is_some());
+        }
+        while let Some(reply) = receiver.poll_transmit(now) {
+            sender.handle_datagram(now, Ok(reply.datagram));
+        }
+    }
+    assert_eq!(receiver.refused_codec(), None);
+    let counts = receiver.counts();
+    assert_eq!((counts.undecodable, counts.mismatched), (0, 0), "{codec}: {counts:?}");
+    shown
+}
+
+#[test]
+fn receiver_decodes_the_codec_of_the_hello() {
+    assert!(shown("functional") > 10);
+    if Av1::check_libraries().is_ok() {
+        assert!(shown("av1") > 10);
+    }
+}
+
+#[test]
+fn end_that_has_only_vp8_refuses_av1() {
+    let control = given(&[]).settings().unwrap().control;
     let format = lockstep_media::source_format("generated:64x48@30", &Default::default()).unwrap();
-    let error = settings.control.check_live(&format).unwrap_err().to_string();
-    assert!(error.contains("codec av1: only `lockstep simulate`"), "{error}");
+    let error = control.sending_end::<Vp8>(&format, 7, None).err().unwrap().to_string();
+    assert_eq!(error, "codec av1: it is for calls of two ends; use `functional` here");
+    if Av1::check_libraries().is_ok() {
+        let mut sender: SendingEnd<Vp8OrAv1> = control.sending_end(&format, 7, None).unwrap();
+        let mut receiver: ReceivingEnd<Vp8> = ControlSettings::receiving_end();
+        let hello = sender.poll_transmit(Timestamp::ZERO).unwrap();
+        receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
+        assert_eq!(receiver.refused_codec(), Some(lockstep_transport::CodecId::AV1));
+    }
 }

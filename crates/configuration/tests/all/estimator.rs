@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use lockstep_call::{ReceivingEnd, SendingEnd};
 use lockstep_configuration::{CallArguments, ControlSettings, ModelFile};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_transport::wire::Data;
@@ -14,8 +15,8 @@ fn estimate(controller: &str) -> Estimate {
     let control =
         CallArguments { controller, ..CallArguments::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
-    let mut sender = control.sending_end(&format, 7, None).expect("it needs no path");
-    let mut receiver = ControlSettings::receiving_end();
+    let mut sender: SendingEnd = control.sending_end(&format, 7, None).expect("it needs no path");
+    let mut receiver: ReceivingEnd = ControlSettings::receiving_end();
     let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
     receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
     assert!(receiver.poll_transmit(Timestamp::ZERO).is_some(), "it is answered");
@@ -64,8 +65,8 @@ fn is_taken(controller: &str, model: Option<&ModelFile>) -> bool {
     let control =
         CallArguments { controller, ..CallArguments::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
-    let mut sender = control.sending_end(&format, 7, None).expect("the model is the receiver's");
-    let mut receiver = ControlSettings::receiving_end_with(model);
+    let mut sender: SendingEnd = control.sending_end(&format, 7, None).expect("the model is the receiver's");
+    let mut receiver: ReceivingEnd = ControlSettings::receiving_end_with(model);
     let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
     receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
     let answer = receiver.poll_transmit(Timestamp::ZERO);

@@ -164,7 +164,7 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
     sizes.sort_by_key(|(width, height)| width * height);
     sizes.dedup_by_key(|(width, height)| *width * *height);
     let (mut real_time, mut quality, mut av1) = (Vec::new(), Vec::new(), Vec::new());
-    let has_av1 = Av1::check().inspect_err(|error| eprint_line!("skipped av1: {error}")).is_ok();
+    let has_av1 = Av1::check_libraries().inspect_err(|error| eprint_line!("skipped av1: {error}")).is_ok();
     let mut progress = Progress::new("measure", sizes.len() as u64);
     for size in sizes {
         let options = SourceOptions { seed: arguments.seed, size: Some(size), ..SourceOptions::default() };

@@ -228,10 +228,12 @@ pub(super) fn run(talk: Talk, arguments: &TalkArguments, entrance: Entrance, sto
     } else {
         None
     };
-    let (control, seated, max_pixels) = (control.clone(), people.clone(), arguments.max_pixels);
+    let (menu, seated, max_pixels) = (control.menu, people.clone(), arguments.max_pixels);
+    let control = control.clone();
+    let make = move || control.recorded_sending_end(&format, connection_id(), None);
+    make()?;
     let seat = move |number| {
-        let sending = control.recorded_sending_end(&format, connection_id(), None);
-        let sending = sending.map_err(|error| LiveError::Controller(error.to_string()))?;
+        let sending = make().map_err(|error| LiveError::Controller(error.to_string()))?;
         let (open_sink, tile) = open(&sink, number, format)?;
         let (stats, captions) = (LiveStats::default(), Captions::default());
         let observer = PersonObserver { number, people: seated.clone(), stats, captions };
@@ -239,7 +241,7 @@ pub(super) fn run(talk: Talk, arguments: &TalkArguments, entrance: Entrance, sto
         seated.cards().insert(number, Card { tile, ..Card::default() });
         Ok(Seat {
             sending,
-            runner: menu_runner(control.menu),
+            runner: menu_runner(menu),
             receiving: ControlSettings::receiving_end().with_pixel_limit(max_pixels),
             open_sink,
             observer: Box::new(observer),
