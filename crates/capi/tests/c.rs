@@ -14,13 +14,26 @@ fn built() -> PathBuf {
     program.ancestors().nth(2).expect("target/PROFILE/deps/PROGRAM").to_owned()
 }
 
+/// Variables that Cargo sets for a test. Build scripts that read them would run again, here and in the next build
+/// outside of a test.
+fn is_of_test(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_CRATE_", "CARGO_PRIMARY_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Builds the library in the profile of this test, because Cargo builds no C library for tests; returns its folder.
+///
+/// `lockstep-features` has the features of the other builds, so that the dependencies are compiled once.
 fn library() -> PathBuf {
     let built = built();
     let profile = built.file_name().and_then(OsStr::to_str).expect("a profile").to_owned();
     let profile = if profile == "debug" { "dev".to_owned() } else { profile };
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--package", "lockstep-capi", "--lib", "--profile", &profile, "--target-dir"]);
+    env::vars_os().filter(|(name, _)| is_of_test(name)).for_each(|(name, _)| {
+        cargo.env_remove(name);
+    });
+    cargo.args(["build", "--package", "lockstep-capi", "--package", "lockstep-features", "--lib"]);
+    cargo.args(["--profile", &profile, "--target-dir"]);
     cargo.arg(built.parent().expect("a target folder")).current_dir(PACKAGE);
     assert!(cargo.status().expect("cargo runs").success(), "the library is built");
     built
