@@ -226,7 +226,7 @@ impl FunctionalCodec for Vp8OrAv1 {
         picture: &Picture,
         parameters: &Self::Parameters,
     ) -> Self::Analysis {
-        // An encoder has states of its own codec only.
+        // All states of an encoder are of one codec.
         match parameters {
             OneOf::Vp8(parameters) => {
                 let state = state.vp8().unwrap_or_default();
