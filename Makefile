@@ -172,12 +172,12 @@ TEST_PROFILE ?=
 # Skipped: tests that another test starts in a network namespace, and runs of hours.
 test-rust: test-wasm | $(CMAKE) ## The Rust half of all tests
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
-	$(CARGO) clippy --package lockstep-cli --no-default-features -- -D warnings
+	$(CARGO) clippy $(TEST_PROFILE) --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) clippy $(TEST_PROFILE) --package lockstep-cli --no-default-features -- -D warnings
 	$(CARGO) test $(TEST_PROFILE) --workspace $(FEATURES) -- --include-ignored --skip namespace_part --skip marathon
 	! rustc --print target-libdir --target wasm32-unknown-unknown 2>/dev/null | xargs -r test -d || \
 		$(CARGO) check --quiet --target wasm32-unknown-unknown -p lockstep-web
-	$(CARGO) clippy --quiet -p lockstep-live --no-default-features -- -D warnings
+	$(CARGO) clippy $(TEST_PROFILE) --quiet -p lockstep-live --no-default-features -- -D warnings
 	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'eframe|x11rb|linuxvideo|zune|cpal|prost|rcgen|web-transport'
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
@@ -232,8 +232,8 @@ gstreamer: | $(CMAKE) ## The elements lockstepsink and lockstepsrc, in target/gs
 test-gstreamer: | $(CMAKE) ## The tests of those elements, where GStreamer's development files are
 ifeq ($(HAS_GSTREAMER),yes)
 	$(CARGO) fmt $(ELEMENTS) --check
-	$(CARGO) clippy --locked $(ELEMENTS) --target-dir target --all-targets -- -D warnings
-	$(CARGO) test --locked $(ELEMENTS) --target-dir target
+	$(CARGO) clippy $(TEST_PROFILE) --locked $(ELEMENTS) --target-dir target --all-targets -- -D warnings
+	$(CARGO) test $(TEST_PROFILE) --locked $(ELEMENTS) --target-dir target
 else
 	@echo "== no development files of GStreamer (libgstreamer-plugins-base1.0-dev): the tests of its elements are left out"
 endif

@@ -338,7 +338,9 @@ fn gst_launch_sends_to_gst_launch() {
 fn c_end(folder: &Path) -> Option<PathBuf> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = env::current_exe().expect("a test program");
-    let target = program.ancestors().nth(3).expect("target/PROFILE/deps/PROGRAM");
+    let library = program.ancestors().nth(2).expect("target/PROFILE/deps/PROGRAM");
+    let (target, profile) = (library.parent().expect("a folder"), library.file_name().expect("a profile"));
+    let profile = if profile == "debug" { "dev".as_ref() } else { profile };
     // Cargo builds no C library for a test. `make test-gstreamer` shares the folder of the workspace.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Build scripts that read the variables of this test would run again.
@@ -348,14 +350,13 @@ fn c_end(folder: &Path) -> Option<PathBuf> {
             cargo.env_remove(&name);
         }
     }
-    cargo.args(["build", "--package", "lockstep-capi", "--lib", "--target-dir"]);
-    cargo.arg(target).current_dir(package.join(".."));
+    cargo.args(["build", "--package", "lockstep-capi", "--package", "lockstep-features", "--lib", "--target-dir"]);
+    cargo.arg(target).arg("--profile").arg(profile).current_dir(package.join(".."));
     assert!(cargo.status().expect("cargo runs").success(), "the library is built");
-    let library = target.join("debug");
     let end = folder.join("end");
     let mut compile = Command::new("cc");
     compile.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(package.join("../crates/capi/include"));
-    compile.arg(package.join("tests/end.c")).arg("-o").arg(&end).arg("-L").arg(&library);
+    compile.arg(package.join("tests/end.c")).arg("-o").arg(&end).arg("-L").arg(library);
     compile.arg("-llockstep").arg(format!("-Wl,-rpath,{}", library.display()));
     match compile.output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),

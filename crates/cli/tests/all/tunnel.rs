@@ -42,7 +42,7 @@ fn run_inside(part: &str, name: &str, link: &[&str], folder: &Path) -> Output {
     let mut command = lockstep();
     command.args(["emulate", "--tun", "--name", name, "--log"]).arg(folder.join("log.csv"));
     command.arg("--json").arg(folder.join("result.json")).args(link).arg("--").arg(own);
-    command.args(["--exact", part, "--ignored", "--nocapture"]);
+    command.args(["--exact", &format!("tunnel::{part}"), "--ignored", "--nocapture"]);
     let output = command.output().expect("the command is built");
     for side in ["near", "far"] {
         assert!(!Path::new(&format!("/run/netns/{name}-{side}")).exists(), "{side} was left over");
@@ -56,7 +56,7 @@ fn start_far(part: &str) -> std::process::Child {
     let own = env::current_exe().expect("a test has a name");
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &variable("LOCKSTEP_FAR_NAMESPACE")]).arg(own);
-    command.args(["--exact", part, "--ignored", "--nocapture"]);
+    command.args(["--exact", &format!("tunnel::{part}"), "--ignored", "--nocapture"]);
     command.spawn().expect("ip is there")
 }
 

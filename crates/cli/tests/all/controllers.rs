@@ -34,7 +34,7 @@ fn constants_are_listed_with_value_range_and_meaning() {
 fn the_page_on_rate_control_has_every_group_of_constants() {
     let rows: Vec<Value> = serde_json::from_str(&printed(&["--constants", "--json", "-"])).expect("a list");
     let groups = rows.iter().map(|row| row["name"].as_str().and_then(|name| name.split('.').next()).expect("a group"));
-    let page = include_str!("../../../docs/concepts/rate-control.md");
+    let page = include_str!("../../../../docs/concepts/rate-control.md");
     let table = page.split("| group | code |").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("the table");
     let listed =
         table.lines().skip(2).flat_map(|row| row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2));
