@@ -5,6 +5,7 @@
 const draw = OffscreenCanvasRenderingContext2D.prototype.drawImage;
 let rows = [];
 let length = 0;
+let keeps = true;
 const opened = (async () => {
   const folder = await navigator.storage.getDirectory();
   const file = await folder.getFileHandle('shown.i420', { create: true });
@@ -18,7 +19,7 @@ self.now = () => performance.timeOrigin + performance.now();
 OffscreenCanvasRenderingContext2D.prototype.drawImage = function (picture, ...place) {
   draw.call(this, picture, ...place);
   const at = self.now();
-  if (picture instanceof VideoFrame) {
+  if (keeps && picture instanceof VideoFrame) {
     const frame = picture.clone();
     copies = copies.then(() => keep(frame, at)).catch((error) => rows.push({ error: String(error) }));
   }
@@ -42,8 +43,9 @@ self.take = () => {
   return taken;
 };
 
-/** Ends the file. */
+/** Ends the file. The call may go on; its further pictures are not kept. */
 self.finish = async () => {
+  keeps = false;
   await copies;
   (await opened).close();
 };
