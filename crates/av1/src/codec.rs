@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockstep_call::{Candidate, Codec, FunctionalCodec};
+use lockstep_call::{Candidate, Codec, CodecTraits, FunctionalCodec};
 use lockstep_control::{Failure, FailureReason};
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
@@ -214,12 +214,8 @@ impl Codec for Av1 {
 impl FunctionalCodec for Av1 {
     type Parameters = Av1Parameters;
 
-    fn id(_parameters: &Av1Parameters) -> CodecId {
-        CodecId::AV1
-    }
-
-    fn max_states(_parameters: &Av1Parameters) -> usize {
-        MAX_STATES
+    fn traits(_parameters: &Av1Parameters) -> CodecTraits {
+        CodecTraits { max_states: MAX_STATES, ..CodecTraits::new(CodecId::AV1) }
     }
 
     fn check(parameters: &Av1Parameters) -> Result<(), FailureReason> {

@@ -113,23 +113,32 @@ impl<C: Codec> Candidate<C> {
     }
 }
 
+/// Properties of a codec that a sending end depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodecTraits {
+    /// Number of the codec in the hello.
+    pub id: CodecId,
+    /// Whether the encoder has effort levels.
+    pub has_effort: bool,
+    /// Most states of sent frames that the encoder can keep, at least five.
+    pub max_states: usize,
+}
+
+impl CodecTraits {
+    /// A codec without effort levels that can keep any number of states.
+    #[must_use]
+    pub fn new(id: CodecId) -> Self {
+        Self { id, has_effort: false, max_states: usize::MAX }
+    }
+}
+
 /// A codec that codes a picture from any state at any quantizer, as a pure function.
 pub trait FunctionalCodec: Codec {
     /// Coding parameters except the quantizer.
     type Parameters: Clone + Debug + Send;
 
-    /// Number of the codec in the hello.
-    fn id(parameters: &Self::Parameters) -> CodecId;
-    /// Whether the encoder has effort levels.
-    fn has_effort(parameters: &Self::Parameters) -> bool {
-        let _ = parameters;
-        false
-    }
-    /// Most states of sent frames that an encoder can keep, at least five.
-    fn max_states(parameters: &Self::Parameters) -> usize {
-        let _ = parameters;
-        usize::MAX
-    }
+    /// The codec that these parameters choose.
+    fn traits(parameters: &Self::Parameters) -> CodecTraits;
     /// Checks whether coding failed.
     ///
     /// # Errors

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use lockstep_control::FailureReason;
-use lockstep_transport::{CodecId, Recovery, StateId};
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::{Candidate, FunctionalCodec, Vp8};
+use crate::codec::{Candidate, CodecTraits, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::quantizer_choice::QuantizerChoice;
 use crate::rate_control::{FrameTarget, RateControl};
@@ -71,16 +71,8 @@ impl<C: FunctionalCodec> ConventionalEncoder<C> {
 }
 
 impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
-    fn codec(&self) -> CodecId {
-        C::id(&self.parameters)
-    }
-
-    fn has_effort(&self) -> bool {
-        C::has_effort(&self.parameters)
-    }
-
-    fn max_states(&self) -> usize {
-        C::max_states(&self.parameters)
+    fn codec(&self) -> CodecTraits {
+        C::traits(&self.parameters)
     }
 
     fn check(&self) -> Result<(), FailureReason> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use lockstep_control::FailureReason;
-use lockstep_transport::{CodecId, Recovery, StateId};
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Effort;
 
-use crate::codec::{Candidate, Codec, Vp8};
+use crate::codec::{Candidate, Codec, CodecTraits, Vp8};
 use crate::screen::SharpBudget;
 use crate::size_curve::SizeEstimate;
 
@@ -187,19 +187,11 @@ pub struct FrameStart<C: Codec = Vp8> {
 
 /// Encoder of a sending end: it offers candidates, chooses one, and commits to the one that is sent.
 pub trait FrameEncoder<C: Codec = Vp8>: Send {
-    /// The codec of its frames, for the hello.
-    fn codec(&self) -> CodecId;
+    /// The codec of its frames.
+    fn codec(&self) -> CodecTraits;
     /// The transport's reaction to a loss. With [`Recovery::FromHeldState`], frames should be likely to arrive
     /// complete. At high loss they are coded from states that the receiver holds.
     fn recovery(&self) -> Recovery;
-    /// Whether it has effort levels.
-    fn has_effort(&self) -> bool {
-        false
-    }
-    /// Most states of sent frames that it can keep, at least five.
-    fn max_states(&self) -> usize {
-        usize::MAX
-    }
     /// Checks whether coding failed.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use lockstep_transport::{CodecId, Datagram, Recovery, StateId, WireError};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
-use crate::codec::{Candidate, Codec};
+use crate::codec::{Candidate, Codec, CodecTraits};
 use crate::conventional::{KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::receiving::ReceivingEnd;
@@ -261,8 +261,8 @@ impl ExternalEncoder {
 }
 
 impl FrameEncoder<External> for ExternalEncoder {
-    fn codec(&self) -> CodecId {
-        self.codec
+    fn codec(&self) -> CodecTraits {
+        CodecTraits::new(self.codec)
     }
 
     fn recovery(&self) -> Recovery {

@@ -10,11 +10,11 @@ mod config;
 use std::sync::Arc;
 
 use lockstep_control::FailureReason;
-use lockstep_transport::{CodecId, Recovery, StateId};
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::{Effort, MAX_QUANTIZER};
 
-use crate::codec::{Candidate, FunctionalCodec, Vp8};
+use crate::codec::{Candidate, CodecTraits, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
@@ -246,16 +246,8 @@ fn serial_menu<C: FunctionalCodec>(
 }
 
 impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
-    fn codec(&self) -> CodecId {
-        C::id(&self.parameters)
-    }
-
-    fn has_effort(&self) -> bool {
-        C::has_effort(&self.parameters)
-    }
-
-    fn max_states(&self) -> usize {
-        C::max_states(&self.parameters)
+    fn codec(&self) -> CodecTraits {
+        C::traits(&self.parameters)
     }
 
     fn check(&self) -> Result<(), FailureReason> {
@@ -272,7 +264,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (mut parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         C::set_screen(&mut parameters, sharp.is_some());
         C::set_effort(&mut parameters, effort);
-        self.finest = finest_quantizer(C::has_effort(&parameters).then_some(effort));
+        self.finest = finest_quantizer(C::traits(&parameters).has_effort.then_some(effort));
         self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));

@@ -28,7 +28,7 @@ mod tuning;
 mod vp8_codec;
 
 pub use announced::announced;
-pub use codec::{Candidate, Codec, FunctionalCodec, PictureCodec, Vp8};
+pub use codec::{Candidate, Codec, CodecTraits, FunctionalCodec, PictureCodec, Vp8};
 pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
 pub use distribution::{DelayScores, Distribution, MAX_EXACT_VALUES, mean, quantile};
 pub use effort::Preset;

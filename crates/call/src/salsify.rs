@@ -10,11 +10,11 @@
 use std::time::Duration;
 
 use lockstep_control::FailureReason;
-use lockstep_transport::{CodecId, Recovery, StateId};
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::MAX_QUANTIZER;
 
-use crate::codec::{Candidate, FunctionalCodec, Vp8};
+use crate::codec::{Candidate, CodecTraits, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::held_states::HeldStates;
 use crate::rate_control::TARGET_INTERVAL;
@@ -146,16 +146,8 @@ fn fitting_quantizer<C: FunctionalCodec>(analysis: &C::Analysis, size: ByteCount
 }
 
 impl<C: FunctionalCodec> FrameEncoder<C> for SalsifyEncoder<C> {
-    fn codec(&self) -> CodecId {
-        C::id(&self.parameters)
-    }
-
-    fn has_effort(&self) -> bool {
-        C::has_effort(&self.parameters)
-    }
-
-    fn max_states(&self) -> usize {
-        C::max_states(&self.parameters)
+    fn codec(&self) -> CodecTraits {
+        C::traits(&self.parameters)
     }
 
     fn check(&self) -> Result<(), FailureReason> {

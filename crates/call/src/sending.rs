@@ -20,7 +20,7 @@ use lockstep_transport::{
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::codec::{Codec, Vp8};
+use crate::codec::{Codec, CodecTraits, Vp8};
 use crate::effort::{EffortControl, Preset};
 use crate::encoder::{EncodeJob, FrameEncoder};
 use crate::narrow::NarrowPathShares;
@@ -132,9 +132,10 @@ impl<C: Codec> SendingEnd<C> {
         encoder: Box<dyn FrameEncoder<C>>,
         tuning: &Tuning,
     ) -> Self {
-        (transport.recovery, transport.codec) = (encoder.recovery(), encoder.codec());
+        let CodecTraits { id, max_states, .. } = encoder.codec();
+        (transport.recovery, transport.codec) = (encoder.recovery(), id);
         transport.tuning = tuning.transport;
-        transport.retained_states = transport.retained_states.min(encoder.max_states());
+        transport.retained_states = transport.retained_states.min(max_states);
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;
         let frame_interval = format.frame_interval();

@@ -6,7 +6,7 @@ use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Arena, Content, Effort, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
-use crate::codec::{Candidate, Codec, FunctionalCodec, Vp8};
+use crate::codec::{Candidate, Codec, CodecTraits, FunctionalCodec, Vp8};
 
 fn bytes(budget: ByteCount) -> usize {
     usize::try_from(budget.get()).unwrap_or(usize::MAX)
@@ -88,12 +88,8 @@ impl Codec for Vp8 {
 impl FunctionalCodec for Vp8 {
     type Parameters = Parameters;
 
-    fn id(_parameters: &Parameters) -> CodecId {
-        CodecId::VP8
-    }
-
-    fn has_effort(_parameters: &Parameters) -> bool {
-        true
+    fn traits(_parameters: &Parameters) -> CodecTraits {
+        CodecTraits { has_effort: true, ..CodecTraits::new(CodecId::VP8) }
     }
 
     fn set_screen(parameters: &mut Parameters, is_screen: bool) {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 use lockstep_av1::{Av1, Av1Analysis, Av1Arena, Av1Fitting, Av1Parameters, Av1State};
-use lockstep_call::{Candidate, Codec, FunctionalCodec, PictureCodec, Vp8};
+use lockstep_call::{Candidate, Codec, CodecTraits, FunctionalCodec, PictureCodec, Vp8};
 use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
@@ -171,24 +171,10 @@ impl Codec for Vp8OrAv1 {
 impl FunctionalCodec for Vp8OrAv1 {
     type Parameters = OneOf<Parameters, Av1Parameters>;
 
-    fn id(parameters: &Self::Parameters) -> CodecId {
+    fn traits(parameters: &Self::Parameters) -> CodecTraits {
         match parameters {
-            OneOf::Vp8(parameters) => Vp8::id(parameters),
-            OneOf::Av1(parameters) => Av1::id(parameters),
-        }
-    }
-
-    fn has_effort(parameters: &Self::Parameters) -> bool {
-        match parameters {
-            OneOf::Vp8(parameters) => Vp8::has_effort(parameters),
-            OneOf::Av1(parameters) => Av1::has_effort(parameters),
-        }
-    }
-
-    fn max_states(parameters: &Self::Parameters) -> usize {
-        match parameters {
-            OneOf::Vp8(parameters) => Vp8::max_states(parameters),
-            OneOf::Av1(parameters) => Av1::max_states(parameters),
+            OneOf::Vp8(parameters) => Vp8::traits(parameters),
+            OneOf::Av1(parameters) => Av1::traits(parameters),
         }
     }
 

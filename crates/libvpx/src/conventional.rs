@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockstep_call::{
-    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, MAX_PACER_DELAY,
-    Menu, TARGET_INTERVAL,
+    Candidate, CodecTraits, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL,
+    MAX_PACER_DELAY, Menu, TARGET_INTERVAL,
 };
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -92,8 +92,8 @@ impl LibvpxEncoder {
 }
 
 impl FrameEncoder for LibvpxEncoder {
-    fn codec(&self) -> CodecId {
-        CodecId::VP8
+    fn codec(&self) -> CodecTraits {
+        CodecTraits::new(CodecId::VP8)
     }
 
     fn recovery(&self) -> Recovery {

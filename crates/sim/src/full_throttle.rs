@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Candidate, Codec, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
+use lockstep_call::{
+    Candidate, Codec, CodecTraits, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu,
+};
 use lockstep_transport::{CodecId, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -57,8 +59,8 @@ impl FullThrottle {
 }
 
 impl FrameEncoder<Modelled> for FullThrottle {
-    fn codec(&self) -> CodecId {
-        CodecId::VP8
+    fn codec(&self) -> CodecTraits {
+        CodecTraits::new(CodecId::VP8)
     }
 
     fn recovery(&self) -> Recovery {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lockstep_call::{Candidate, Codec, FunctionalCodec};
+use lockstep_call::{Candidate, Codec, CodecTraits, FunctionalCodec};
 use lockstep_transport::{CodecId, Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_units::random::mix;
@@ -128,8 +128,8 @@ impl Codec for Modelled {
 impl FunctionalCodec for Modelled {
     type Parameters = Arc<ClipCurves>;
 
-    fn id(_curves: &Arc<ClipCurves>) -> CodecId {
-        CodecId::VP8
+    fn traits(_curves: &Arc<ClipCurves>) -> CodecTraits {
+        CodecTraits::new(CodecId::VP8)
     }
 
     /// The model has one curve for all contents.

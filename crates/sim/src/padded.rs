@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{Candidate, ConventionalEncoder, FrameEncoder, FrameRequest, FrameStart, Menu};
-use lockstep_transport::{CodecId, Length, Recovery, StateId};
+use lockstep_call::{Candidate, CodecTraits, ConventionalEncoder, FrameEncoder, FrameRequest, FrameStart, Menu};
+use lockstep_transport::{Length, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::modelled_clip::ClipCurves;
@@ -45,7 +45,7 @@ impl Padded {
 }
 
 impl FrameEncoder<Modelled> for Padded {
-    fn codec(&self) -> CodecId {
+    fn codec(&self) -> CodecTraits {
         self.video.codec()
     }
 

@@ -156,13 +156,13 @@ mod tests {
 
     use lockstep_control::{Algorithm, ControllerSetup};
     use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
-    use lockstep_transport::{CodecId, LostFragment, SenderConfig, StateId};
+    use lockstep_transport::{LostFragment, SenderConfig, StateId};
     use lockstep_vp8::Parameters;
 
     use super::*;
     use crate::{
-        Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode, SerialMenu,
-        Tuning, announced,
+        Candidate, CodecTraits, EncodeJob, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode,
+        SerialMenu, Tuning, announced,
     };
 
     /// Encoder that records the requested budgets of first and later passes.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     impl FrameEncoder for Recording {
-        fn codec(&self) -> CodecId {
+        fn codec(&self) -> CodecTraits {
             self.encoder.codec()
         }
 

@@ -108,7 +108,7 @@ impl<C: Codec> SendingEnd<C> {
         let queued = self.in_flight().queued;
         let queue = self.path.view(now).bottleneck_queue.filter(|_| self.traits().is_bounded);
         let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
-        let has_effort = self.encoder.has_effort();
+        let has_effort = self.encoder.codec().has_effort;
         let effort = if has_effort { self.effort.level(self.frame_interval) } else { self.effort.first_level() };
         let request = FrameRequest {
             now,
@@ -224,7 +224,7 @@ impl<C: Codec> SendingEnd<C> {
             self.record(encoding.capture, |record| record.outcome = outcome);
             return;
         };
-        let finest = finest_quantizer(self.encoder.has_effort().then_some(encoding.effort));
+        let finest = finest_quantizer(self.encoder.codec().has_effort.then_some(encoding.effort));
         let limited_by =
             limited_by_encoder((candidate.quantizer, finest), candidate.size(), budget).unwrap_or(limited_by);
         let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);

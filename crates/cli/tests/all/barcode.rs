@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::command::said;
+
 /// Runs `lockstep barcode` in `folder`.
 fn barcode(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lockstep"))
@@ -16,10 +18,6 @@ fn barcode(folder: &Path, words: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .expect("the command starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn succeed(folder: &Path, words: &[&str]) -> Output {

@@ -11,39 +11,12 @@ use std::time::{Duration, Instant};
 use lockstep_media::{SourceOptions, Y4mWriter, open_source};
 use serde_json::Value;
 
-const CLIP: &str = "generated:64x48@15";
+use crate::command::{json, lockstep, said, signal, text, wait_for};
 
-fn lockstep(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+const CLIP: &str = "generated:64x48@15";
 
 fn started(arguments: &[&str]) -> Child {
     lockstep(arguments).spawn().expect("the command starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).expect("it was written")).expect("it is JSON")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a temporary folder's name is UTF-8")
-}
-
-fn signal(process: &Child, name: &str) {
-    let status = Command::new("kill").args([format!("-{name}"), process.id().to_string()]).status();
-    assert!(status.expect("there is `kill`").success());
-}
-
-/// Reads lines until one contains `what`.
-fn wait_for(child: &mut Child, what: &str) -> String {
-    let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
-    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it prints the line before it ends")
 }
 
 /// A receiver, and its ticket.

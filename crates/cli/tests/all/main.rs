@@ -3,6 +3,7 @@
 mod alphartc;
 mod barcode;
 mod bench;
+mod command;
 mod commands;
 mod completions;
 mod controllers;

@@ -12,21 +12,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::command::{lockstep, said, text};
+
 const CLIP: &str = "generated:64x48@15";
-
-fn lockstep(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a temporary folder's name is UTF-8")
-}
 
 /// A process that prints lines of JSON, and is killed when dropped.
 struct Says {

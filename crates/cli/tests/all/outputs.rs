@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::command::said;
+
 fn lockstep(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lockstep"))
         .args(words)
@@ -13,10 +15,6 @@ fn lockstep(folder: &Path, words: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .expect("the command starts")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn succeed(folder: &Path, words: &[&str]) -> Output {

@@ -9,20 +9,12 @@ use std::thread;
 
 use serde_json::Value;
 
-const CLIP: &str = "generated:64x48@15";
+use crate::command::{lockstep, signal, text};
 
-fn lockstep(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+const CLIP: &str = "generated:64x48@15";
 
 fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a temporary folder's name is UTF-8")
 }
 
 /// A receiver and its ticket.
@@ -37,11 +29,6 @@ fn receiver(arguments: &[&str], home: &Path) -> (Child, String) {
 fn wait_for(child: &mut Child, word: &str) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
     lines.map_while(Result::ok).find(|line| line.contains(word)).expect("the line is printed")
-}
-
-fn signal(process: &Child, name: &str) {
-    let status = Command::new("kill").args([format!("-{name}"), process.id().to_string()]).status();
-    assert!(status.expect("there is `kill`").success());
 }
 
 fn has_ffmpeg() -> bool {

@@ -3,10 +3,12 @@
 //! The networks are network namespaces of Linux.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+
+use crate::command::wait_for;
 
 /// Address of the rendezvous.
 const SERVER: &str = "198.51.100.1";
@@ -93,11 +95,6 @@ impl Drop for Network {
             self.is_done(&format!("netns del @{place}"));
         }
     }
-}
-
-fn wait_for(child: &mut Child, what: &str) -> String {
-    let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
-    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it prints the line before it ends")
 }
 
 /// A call between hosts behind two routers. It returns whether the relay was used at the end, or `None` without a call.

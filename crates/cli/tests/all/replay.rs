@@ -6,8 +6,9 @@ use std::process::{Command, Output};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Row, RowAccessor};
-use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::command::json;
 
 fn lockstep(folder: &Path, words: &[&str]) -> Output {
     let run = Command::new(env!("CARGO_BIN_EXE_lockstep")).args(words).current_dir(folder).output();
@@ -26,10 +27,6 @@ fn refused(folder: &Path, words: &[&str]) -> String {
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.code() == Some(1) && said.lines().count() == 1, "{words:?}: {said}");
     said
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).expect("it was written")).expect("it is JSON")
 }
 
 const SIMULATE: [&str; 8] =

@@ -1,10 +1,11 @@
 //! Tests of `lockstep scenario`.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use crate::command::text;
 
 fn scenario(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lockstep")).arg("scenario").args(arguments).output().expect("the command starts")
@@ -14,10 +15,6 @@ fn succeed(arguments: &[&str]) -> String {
     let output = scenario(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a temporary folder's name is UTF-8")
 }
 
 #[test]
