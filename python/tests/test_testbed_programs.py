@@ -27,6 +27,7 @@ from lockstep.testbed import (
     programs,
     str0m_call,
     two_ends,
+    web,
     y4m,
 )
 from lockstep.testbed.__main__ import _lacking
@@ -59,6 +60,9 @@ def test_wrong_options_of_chromium_are_refused_before_start(words: str, message:
     [
         ("firefox:codec=vp10", "vp8, vp9, av1, h264"),
         ("firefox:cap=fast", "not a bit rate"),
+        ("lockstep-web:page=both", "receiver, sender"),
+        ("lockstep-web:codec=vp9", "functional or av1"),
+        ("lockstep-web:page=sender,codec=av1", "expected functional"),
         ("gstreamer:bitrate=fast", "not a bit rate"),
         ("gstreamer:latency=soon", "not a time from 0"),
         ("gstreamer:latency=99999", "not a time from 0"),
@@ -71,7 +75,13 @@ def test_wrong_options_of_chromium_are_refused_before_start(words: str, message:
     ],
 )
 def test_wrong_options_of_other_programs_are_refused(name: str, message: str) -> None:
-    modules = {"firefox": firefox, "gstreamer": gstreamer_call, "str0m": str0m_call, "pion": pion_call}
+    modules = {
+        "firefox": firefox,
+        "gstreamer": gstreamer_call,
+        "lockstep-web": web,
+        "pion": pion_call,
+        "str0m": str0m_call,
+    }
     named = programs.parse(name)
     with pytest.raises(programs.TestbedError, match=message):
         modules[named.kind].check(named.options)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import ctypes
 import hashlib
 import os
 import re
@@ -191,8 +192,24 @@ def test_page_talks_both_ways_with_sound(tmp_path: Path, browser: Browser) -> No
     assert np.abs(samples.astype(int)).max() > 1_000
 
 
-def test_page_watches_a_sender(tmp_path: Path, browser: Browser) -> None:
-    with running(tmp_path, "send", "--web", "--source", "generated:320x180@30", "--listen", "127.0.0.1:0") as send:
+def codecs() -> list[str]:
+    """Codecs of `send`; AV1 takes the libraries of the system."""
+    libraries = ("libaom.so.3", "libdav1d.so.6")
+    return ["functional"] + (["av1"] if all(map(has_library, libraries)) else [])
+
+
+def has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("codec", codecs())
+def test_page_watches_a_sender(tmp_path: Path, browser: Browser, codec: str) -> None:
+    words = ("--source", "generated:321x181@30", "--listen", "127.0.0.1:0", "--codec", codec)
+    with running(tmp_path, "send", "--web", *words) as send:
         page = browser.open(send.find(LINK)[0])
         joined(page, "#watch")
         found = until(page, lambda now: now["counters"]["shown"] > 20)
@@ -277,8 +294,9 @@ def test_datagrams_wait_in_the_module_over_a_lossy_path(tmp_path: Path, browser:
             assert max(pending) <= 1
 
 
-def test_call_survives_loss_and_an_outage(tmp_path: Path, browser: Browser) -> None:
-    with running(tmp_path, *TALK) as talk:
+@pytest.mark.parametrize("codec", codecs())
+def test_call_survives_loss_and_an_outage(tmp_path: Path, browser: Browser, codec: str) -> None:
+    with running(tmp_path, *TALK, "--codec", codec) as talk:
         link = talk.find(LINK)
         impairments = (
             "--trace",

@@ -78,12 +78,11 @@ struct Functions {
     encode: unsafe extern "C" fn(*mut Context, *const Image, i64, c_ulong, FrameFlags) -> Status,
     packet: unsafe extern "C" fn(*mut Context, *mut Iterator) -> *const Packet,
     destroy: unsafe extern "C" fn(*mut Context) -> Status,
-    _library: Loaded,
 }
 
 /// A loaded libaom. A clone is another handle to it.
 #[derive(Clone)]
-pub struct EncoderLibrary(Arc<Functions>);
+pub struct EncoderLibrary(Arc<Functions>, #[expect(dead_code, reason = "keeps the functions valid")] Loaded);
 
 impl fmt::Debug for EncoderLibrary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,8 +97,8 @@ impl EncoderLibrary {
     /// If it is not installed, or lacks a required function.
     pub fn open() -> Result<Self, Av1Error> {
         let library = Loaded::open(NAME, "libaom3", &FILES)?;
-        // SAFETY: the types match the declarations of these functions in libaom's headers. The library is the last
-        // field, so that it is dropped after the functions.
+        // SAFETY: the types match the declarations of these functions in libaom's headers. The result keeps the library
+        // as long as its functions.
         let functions = unsafe {
             Functions {
                 version: library.function("aom_codec_version_str\0")?,
@@ -113,10 +112,9 @@ impl EncoderLibrary {
                 encode: library.function("aom_codec_encode\0")?,
                 packet: library.function("aom_codec_get_cx_data\0")?,
                 destroy: library.function("aom_codec_destroy\0")?,
-                _library: library,
             }
         };
-        Ok(Self(Arc::new(functions)))
+        Ok(Self(Arc::new(functions), library))
     }
 
     /// Version that the library reports, such as `3.6.0`.

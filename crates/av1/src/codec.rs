@@ -1,5 +1,6 @@
 //! AV1 as the codec of a call: states in named slots.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockstep_call::{Candidate, Codec, CodecTraits, FunctionalCodec};
@@ -9,7 +10,7 @@ use lockstep_units::ByteCount;
 use lockstep_vp8::{Effort, MAX_QUANTIZER as MAX_INDEX, Picture};
 
 use crate::aom::{EncoderLibrary, MAX_QUANTIZER};
-use crate::dav1d::DecoderLibrary;
+use crate::dav1d::{Decoder, DecoderLibrary};
 use crate::error::Av1Error;
 use crate::fitting::{FINEST, Passes, SizeModel};
 use crate::header::SLOTS;
@@ -77,19 +78,56 @@ pub struct Av1Arena(Arc<Mutex<Slotted>>);
 #[derive(Default)]
 struct Slotted {
     encoder: Option<SlottedEncoder>,
-    decoder: Option<SlottedDecoder>,
+    decoder: SlottedDecoder,
+    units: UnitDecoder,
     sizes: SizeModel,
+}
+
+/// What decodes units.
+enum UnitDecoder {
+    /// dav1d, once it is loaded, with its limit of luma samples.
+    Dav1d(Option<(usize, Decoder)>),
+    /// The arena's owner, with the pictures of the next frame.
+    Owner(VecDeque<Picture>),
+}
+
+impl Default for UnitDecoder {
+    fn default() -> Self {
+        Self::Dav1d(None)
+    }
 }
 
 impl std::fmt::Debug for Av1Arena {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let slotted = self.lock();
-        let (encodes, decodes) = (slotted.encoder.is_some(), slotted.decoder.is_some());
-        write!(formatter, "Av1Arena(encodes: {encodes}, decodes: {decodes})")
+        write!(formatter, "Av1Arena(encodes: {}, decodes: {:?})", slotted.encoder.is_some(), slotted.decoder)
     }
 }
 
 impl Av1Arena {
+    /// An arena whose owner decodes with a decoder of its own, such as a browser's. Before each frame is decoded, the
+    /// owner decodes its units ([`Av1Arena::units`]) and passes their pictures in ([`Av1Arena::supply`]).
+    #[must_use]
+    pub fn decoded_by_owner() -> Self {
+        let units = UnitDecoder::Owner(VecDeque::new());
+        Self(Arc::new(Mutex::new(Slotted { units, ..Slotted::default() })))
+    }
+
+    /// The temporal units of `frame`, which claims to start from `source`, in the order of decoding. The first of two is
+    /// a key frame. Each has one shown frame. None if the frame cannot be decoded now: it must not reach the decoder,
+    /// whose slots it would change.
+    #[must_use]
+    pub fn units<'f>(&self, source: &Av1State, frame: &'f [u8], pixel_limit: usize) -> Option<Vec<&'f [u8]>> {
+        self.lock().decoder.units(source.name, frame, pixel_limit)
+    }
+
+    /// The pictures of all units of the next frame. Without effect if this arena's decoder is dav1d.
+    pub fn supply(&self, pictures: impl IntoIterator<Item = Picture>) {
+        if let UnitDecoder::Owner(supplied) = &mut self.lock().units {
+            *supplied = pictures.into_iter().collect();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Slotted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,12 +142,25 @@ impl Slotted {
         Ok(self.encoder.insert(encoder))
     }
 
-    fn decoder(&mut self) -> Result<&mut SlottedDecoder, Av1Error> {
-        let decoder = match self.decoder.take() {
-            Some(decoder) => decoder,
-            None => SlottedDecoder::new(DecoderLibrary::open()?),
-        };
-        Ok(self.decoder.insert(decoder))
+    /// Decodes a frame that claims to start from the state `source`.
+    fn decode(&mut self, source: StateId, frame: &[u8], pixel_limit: usize) -> Option<(StateId, Picture)> {
+        let Self { decoder, units, .. } = self;
+        match units {
+            UnitDecoder::Dav1d(made) => {
+                let present = made.take().filter(|(limit, _)| *limit == pixel_limit);
+                let mut dav1d = match present {
+                    Some((_, dav1d)) => dav1d,
+                    None => {
+                        *decoder = SlottedDecoder::default();
+                        Decoder::new(&DecoderLibrary::open().ok()?, pixel_limit).ok()?
+                    }
+                };
+                let decoded = decoder.decode(source, frame, pixel_limit, |unit| dav1d.decode(unit).ok());
+                *made = Some((pixel_limit, dav1d));
+                decoded
+            }
+            UnitDecoder::Owner(pictures) => decoder.decode(source, frame, pixel_limit, |_| pictures.pop_front()),
+        }
     }
 }
 
@@ -194,12 +245,12 @@ impl Codec for Av1 {
         _target: StateId,
         pixel_limit: usize,
     ) -> Option<(Av1State, Picture)> {
-        let (name, picture) = arena.lock().decoder().ok()?.decode(source.name, frame, pixel_limit)?;
+        let (name, picture) = arena.lock().decode(source.name, frame, pixel_limit)?;
         Some((Av1State { name, written: None }, picture))
     }
 
     fn accepts(arena: &mut Av1Arena, codec: CodecId) -> bool {
-        codec == CodecId::AV1 && arena.lock().decoder().is_ok()
+        codec == CodecId::AV1 && (matches!(arena.lock().units, UnitDecoder::Owner(_)) || DecoderLibrary::open().is_ok())
     }
 
     fn pack(datagram: Datagram) -> Vec<u8> {

@@ -33,12 +33,11 @@ struct Functions {
     picture: unsafe extern "C" fn(*mut c_void, *mut DecodedPicture) -> c_int,
     free_picture: unsafe extern "C" fn(*mut DecodedPicture),
     close: unsafe extern "C" fn(*mut *mut c_void),
-    _library: Loaded,
 }
 
 /// A loaded dav1d. A clone is another handle to it.
 #[derive(Clone)]
-pub struct DecoderLibrary(Arc<Functions>);
+pub struct DecoderLibrary(Arc<Functions>, #[expect(dead_code, reason = "keeps the functions valid")] Loaded);
 
 impl fmt::Debug for DecoderLibrary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,8 +52,8 @@ impl DecoderLibrary {
     /// If it is not installed, or lacks a required function.
     pub fn open() -> Result<Self, Av1Error> {
         let library = Loaded::open(NAME, "libdav1d6", &FILES)?;
-        // SAFETY: the types match the declarations of these functions in dav1d's headers. The library is the last
-        // field, so that it is dropped after the functions.
+        // SAFETY: the types match the declarations of these functions in dav1d's headers. The result keeps the library
+        // as long as its functions.
         let functions = unsafe {
             Functions {
                 version: library.function("dav1d_version\0")?,
@@ -66,10 +65,9 @@ impl DecoderLibrary {
                 picture: library.function("dav1d_get_picture\0")?,
                 free_picture: library.function("dav1d_picture_unref\0")?,
                 close: library.function("dav1d_close\0")?,
-                _library: library,
             }
         };
-        Ok(Self(Arc::new(functions)))
+        Ok(Self(Arc::new(functions), library))
     }
 
     /// Version that the library reports, such as `1.0.0`.

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! - [`Av1`]: the codec of a call, for `SendingEnd<Av1>` and `ReceivingEnd<Av1>`. A state is a frame in a slot.
+//! - [`Vp8OrAv1`]: either of the two, as the sending end says.
 //! - [`Encoder`]: libaom. [`Encoder::encode`] codes a picture from the slots and with the quantizer of a [`Coding`].
 //! - [`Decoder`]: dav1d. It knows nothing of candidates and states.
 //! - [`FrameHeader`]: the fields of a frame that name slots.
@@ -28,9 +29,11 @@ mod loaded;
 mod name;
 mod slotted_decoder;
 mod slotted_encoder;
+mod vp8_or_av1;
 
 pub use aom::{CodedFrame, Coding, Encoder, EncoderLibrary, EncoderSettings, Tools};
 pub use codec::{Av1, Av1Analysis, Av1Arena, Av1Fitting, Av1Parameters, Av1State, MAX_CANDIDATES, MAX_STATES};
 pub use dav1d::{Decoder, DecoderLibrary};
 pub use error::Av1Error;
 pub use header::{FrameHeader, FrameKind, HeaderError, SLOTS, Sequence, temporal_units};
+pub use vp8_or_av1::{EitherArena, EitherState, OneOf, Vp8OrAv1};

@@ -1,25 +1,39 @@
 //! Shared libraries that are loaded at run time, and the pictures in their memory.
 #![allow(unsafe_code)]
 
+#[cfg(any(unix, windows))]
+use std::sync::Arc;
+
 use lockstep_vp8::Picture;
 
 use crate::error::Av1Error;
 
-/// A loaded shared library.
+#[cfg(any(unix, windows))]
+type Library = Arc<libloading::Library>;
+
+/// Browsers have no shared libraries, so that no value of this type exists there.
+#[cfg(not(any(unix, windows)))]
+#[derive(Clone)]
+enum Library {}
+
+/// A loaded shared library. A clone is another handle to it.
+#[derive(Clone)]
+#[cfg_attr(not(any(unix, windows)), expect(dead_code, reason = "no value exists"))]
 pub(crate) struct Loaded {
-    library: libloading::Library,
+    library: Library,
     name: &'static str,
     package: &'static str,
 }
 
 impl Loaded {
     /// Loads the first of `files` that is there. Errors name the library and the `package` that has it.
+    #[cfg(any(unix, windows))]
     pub(crate) fn open(name: &'static str, package: &'static str, files: &[&str]) -> Result<Self, Av1Error> {
         let mut why = String::new();
         for file in files {
             // SAFETY: libaom has no load-time initialisation, and that of dav1d only detects the processor.
             match unsafe { libloading::Library::new(file) } {
-                Ok(library) => return Ok(Self { library, name, package }),
+                Ok(library) => return Ok(Self { library: Arc::new(library), name, package }),
                 Err(error) => why = error.to_string(),
             }
         }
@@ -30,6 +44,7 @@ impl Loaded {
     ///
     /// # Safety
     /// `F` is the type of that function. The result is not used after the library was dropped.
+    #[cfg(any(unix, windows))]
     pub(crate) unsafe fn function<F: Copy>(&self, symbol: &str) -> Result<F, Av1Error> {
         // SAFETY: the caller has chosen the type.
         let found = unsafe { self.library.get::<F>(symbol.as_bytes()) };
@@ -38,6 +53,16 @@ impl Loaded {
             reason: error.to_string(),
             package: self.package,
         })
+    }
+
+    #[cfg(not(any(unix, windows)))]
+    pub(crate) fn open(name: &'static str, package: &'static str, _files: &[&str]) -> Result<Self, Av1Error> {
+        Err(Av1Error::Missing { library: name, reason: "this platform has no shared libraries".to_owned(), package })
+    }
+
+    #[cfg(not(any(unix, windows)))]
+    pub(crate) unsafe fn function<F: Copy>(&self, _symbol: &str) -> Result<F, Av1Error> {
+        match self.library {}
     }
 }
 

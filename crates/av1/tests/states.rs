@@ -1,6 +1,6 @@
 //! States in slots, through the codec interface of a call, where libaom and dav1d are installed.
 
-use lockstep_av1::{Av1, Av1Arena, Av1Parameters, Av1State, MAX_CANDIDATES, MAX_STATES};
+use lockstep_av1::{Av1, Av1Arena, Av1Parameters, Av1State, Decoder, DecoderLibrary, MAX_CANDIDATES, MAX_STATES};
 use lockstep_call::{Candidate, Codec, FunctionalCodec};
 use lockstep_transport::StateId;
 use lockstep_units::random::mix;
@@ -99,6 +99,38 @@ fn frame_whose_source_the_receiver_lacks_is_refused() {
     assert!(ends.decode(&received, &later).is_none());
     assert!(ends.decode(&Av1State::default(), &later).is_none());
     ends.follow(&received, &ends.encode(&first.state, &picture(3), 40));
+}
+
+#[test]
+fn owner_that_decodes_only_the_given_units_reaches_the_same_states() {
+    let Some(mut ends) = Ends::new() else { return };
+    ends.receiver = Av1Arena::decoded_by_owner();
+    let mut decoder = Decoder::new(&DecoderLibrary::open().unwrap(), DEFAULT_PIXEL_LIMIT).unwrap();
+    let first = ends.encode(&Av1State::default(), &picture(0), 40);
+    let mut kept = vec![(first.state.clone(), Av1State::default(), first)];
+    let (mut decoded, mut refused) = (0, 0);
+    for time in 1..80 {
+        let (_, source, frame) = kept.last().unwrap();
+        let units = ends.receiver.units(source, &frame.frame, DEFAULT_PIXEL_LIMIT).expect("it is decodable");
+        assert_eq!(units.len(), if time == 1 { 2 } else { 1 });
+        let pictures: Vec<Picture> = units.iter().map(|unit| decoder.decode(unit).unwrap()).collect();
+        ends.receiver.supply(pictures);
+        let reached = ends.follow(source, frame);
+        decoded += 1;
+        // A frame is lost, and the next one is coded from it.
+        let sent = frame.state.clone();
+        let lost = ends.encode(&sent, &picture(time), 50);
+        let later = ends.encode(&lost.state, &picture(time), 50);
+        refused += usize::from(ends.receiver.units(&reached, &later.frame, DEFAULT_PIXEL_LIMIT).is_none());
+        let next = ends.encode(&sent, &picture(time), 50);
+        kept.push((sent, reached, next));
+        kept.drain(..kept.len().saturating_sub(MAX_STATES - 1));
+    }
+    assert_eq!((decoded, refused), (79, 79));
+    // Pictures of other units do not reach the announced state.
+    let (_, source, frame) = kept.last().unwrap();
+    ends.receiver.supply([picture(3)]);
+    assert_ne!(ends.decode(source, frame).map(|(state, _)| Av1::name(&state)), Some(Av1::name(&frame.state)));
 }
 
 #[test]

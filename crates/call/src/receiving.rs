@@ -71,6 +71,30 @@ impl<C: Codec> DecodeJob<C> {
         self.frame.source == StateId::EMPTY
     }
 
+    /// Memory of the receiving end that the frame is decoded with.
+    #[must_use]
+    pub fn arena(&self) -> &C::Arena {
+        &self.arena
+    }
+
+    /// The state that the frame starts from.
+    #[must_use]
+    pub fn source(&self) -> &C::State {
+        &self.source
+    }
+
+    /// The frame.
+    #[must_use]
+    pub fn frame(&self) -> &C::Payload {
+        &self.frame.payload
+    }
+
+    /// Most pixels of its picture.
+    #[must_use]
+    pub fn pixel_limit(&self) -> usize {
+        self.pixel_limit
+    }
+
     /// The result of the job without decoding, for a driver of both ends. Decoding is a function of source state and
     /// frame, and the sender already has its value, the state `reached`. Not for frames that change another picture
     /// than the last one.
@@ -194,7 +218,7 @@ impl<C: Codec> ReceivingEnd<C> {
 
     /// The same end, decoding with `arena` instead of an empty one.
     #[must_use]
-    pub(crate) fn with_arena(self, arena: C::Arena) -> Self {
+    pub fn with_arena(self, arena: C::Arena) -> Self {
         Self { arena, ..self }
     }
 

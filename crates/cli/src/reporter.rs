@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
-use lockstep_configuration::{Vp8OrAv1, counters};
+use lockstep_configuration::counters;
 use lockstep_live::{CallEvent, CallObserver, CallState, Ended, Finished, LiveError, Presence, Shown};
 use lockstep_media::Notice;
 use lockstep_runner::call_logs::{LogWriter, ReceiverEntry, SenderEntry};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, PictureCodec, ReceivingEnd, SalsifyEncoder,
     SendingEnd, announced,
@@ -17,7 +18,7 @@ use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
 
-use crate::vp8_or_av1::{ChosenCodec, Vp8OrAv1};
+use crate::chosen_codec::ChosenCodec;
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, sender_model_hash};
 
 impl LinkSettings {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod as_published;
+mod chosen_codec;
 mod coding_time;
 mod content_hash;
 mod counters;
@@ -30,9 +31,9 @@ mod scenario;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulate;
-mod vp8_or_av1;
 mod words;
 
+pub use chosen_codec::ChosenCodec;
 pub use coding_time::EncodeTimeSettings;
 pub use content_hash::content_hash;
 pub use counters::counters;
@@ -58,5 +59,4 @@ pub use settings::{
 };
 #[cfg(feature = "simulation")]
 pub use simulate::{simulate, simulate_coded_by, simulate_with};
-pub use vp8_or_av1::{ChosenCodec, EitherArena, EitherState, OneOf, Vp8OrAv1};
 pub use words::{ControlArguments, LinkArguments, SimulateArguments, value_of};

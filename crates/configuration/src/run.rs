@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{
     CallSound, Codec, EncodeWork, FrameEncoder, PictureCodec, ReceivingEnd, SendingEnd, SoundPlayer, Voice,
 };
@@ -19,7 +20,6 @@ use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
 use crate::options::CodecKind;
-use crate::vp8_or_av1::Vp8OrAv1;
 use crate::{CallSettings, counters};
 
 /// Status of a running simulation.

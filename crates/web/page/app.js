@@ -18,7 +18,7 @@ const TEXTS = {
   connection: 'The connection broke.',
   peer_failed: 'The other end ended the call because it failed.',
   replaced: 'The call continues in another window.',
-  unsupported: 'The other end sends what this page cannot show. Reload the page to update it.',
+  unsupported: 'The other end sends what this browser cannot show. Reload the page to update it, or use another browser.',
 };
 const LIMITS = {
   link_estimate: 'path',

@@ -12,6 +12,8 @@ const MAX_DECODE_MS = 150; // of a packet of sound
 // How long WebTransport may take before a WebSocket is tried beside it; a network that blocks UDP gives no answer.
 const WEBTRANSPORT_MS = 4_000;
 const KINDS = { watch: 0, talk: 1, send: 2 };
+// The browser decodes AV1; the module names its states. Level 5.1 has pictures up to 4096x2304.
+const AV1 = { codec: 'av01.0.13M.08', optimizeForLatency: true, hardwareAcceleration: 'prefer-software' };
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
@@ -59,7 +61,7 @@ function fail(error, message) {
   clearTimeout(timer);
   call++;
   session?.close({ closeCode: 1, reason: '' });
-  stopSound();
+  stopDecoders();
   post({ type: 'failed', error, message });
 }
 
@@ -81,6 +83,8 @@ async function load() {
   if (!response.ok) throw new Error(`cannot load ${url.pathname}: ${response.status}`);
   const { instance } = await WebAssembly.instantiate(await response.arrayBuffer(), {});
   wasm = instance.exports;
+  const hasDecoder = typeof VideoDecoder !== 'undefined' && (await VideoDecoder.isConfigSupported(AV1)).supported;
+  wasm.set_av1(hasDecoder);
 }
 
 /** The first session of several that opens; the others are closed. */
@@ -143,7 +147,7 @@ async function join() {
   const isCurrent = () => attempt === call && !isOver;
   isOver = false;
   counters = { sent: 0, received: 0, sentBytes: 0, receivedBytes: 0, shown: 0, busy: 0, dropped: 0, age: null, blocked: 0 };
-  stopSound();
+  stopDecoders();
   const [connection] = crypto.getRandomValues(new Uint32Array(1));
   const { ticket, kind, width, height, rate } = options;
   wasm.create(put(bytes.encode(ticket)), KINDS[kind], width, height, rate, connection, now());
@@ -291,7 +295,10 @@ function handle(kind) {
       } catch {
         // It is closed already.
       }
-      stopSound();
+      stopDecoders();
+      break;
+    case 9:
+      decodeUnit(output().slice(), number(0), number(1) === 1);
       break;
   }
 }
@@ -336,6 +343,52 @@ function paint(stream, width, height, age) {
   });
   context.drawImage(picture, 0, 0);
   picture.close();
+}
+
+// Received pictures of AV1: each stream has a decoder of the browser.
+
+let decoders = new Map();
+let units = 0;
+
+/** Decodes a temporal unit with one picture. */
+function decodeUnit(data, stream, isKeyFrame) {
+  if (!decoders.has(stream)) {
+    let previous = Promise.resolve(); // copies finish in order
+    const decoder = new VideoDecoder({
+      output: (frame) => {
+        previous = previous.then(() => takeUnit(stream, frame, decoder)).finally(() => frame.close());
+      },
+      error: (error) => decoders.get(stream) === decoder && failDecoder(error),
+    });
+    decoder.configure(AV1);
+    decoders.set(stream, decoder);
+  }
+  decoders.get(stream).decode(new EncodedVideoChunk({ type: isKeyFrame ? 'key' : 'delta', timestamp: units++, data }));
+}
+
+function failDecoder(error) {
+  fail('unsupported', `this browser cannot decode the AV1 pictures: ${error?.message ?? error}; ask the sender for --codec functional`);
+}
+
+async function takeUnit(stream, frame, decoder) {
+  const { width, height } = frame.visibleRect;
+  try {
+    const picture = await planes(frame, width, height);
+    if (decoders.get(stream) !== decoder) return;
+    guarded(() => {
+      put(picture);
+      wasm.decoded_unit(stream, width, height, now());
+    });
+    schedule();
+  } catch (error) {
+    if (decoders.get(stream) === decoder) failDecoder(error);
+  }
+}
+
+function stopDecoders() {
+  for (const decoder of decoders.values()) if (decoder.state !== 'closed') decoder.close();
+  decoders = new Map();
+  stopSound();
 }
 
 // Pictures: a stream of VideoFrames from a track.
@@ -387,28 +440,30 @@ async function takePicture(frame) {
   }
 }
 
-/** I420 of a frame whose size is right. */
+/** I420 of a frame of this size in the format I420 or NV12. */
 async function planes(frame, width, height) {
+  if (frame.format !== 'I420' && frame.format !== 'NV12') throw new Error(`pictures have the format ${frame.format}`);
   const luma = width * height;
-  const side = width / 2;
-  const picture = new Uint8Array((luma * 3) / 2);
+  const side = Math.ceil(width / 2);
+  const chroma = side * Math.ceil(height / 2);
+  const picture = new Uint8Array(luma + 2 * chroma);
   if (frame.format === 'I420') {
     const layout = [
       { offset: 0, stride: width },
       { offset: luma, stride: side },
-      { offset: (luma * 5) / 4, stride: side },
+      { offset: luma + chroma, stride: side },
     ];
     await frame.copyTo(picture, { layout });
     return picture;
   }
-  const both = new Uint8Array((luma * 3) / 2);
+  const both = new Uint8Array(luma + 2 * chroma);
   const layout = [
     { offset: 0, stride: width },
-    { offset: luma, stride: width },
+    { offset: luma, stride: 2 * side },
   ];
   await frame.copyTo(both, { layout });
   picture.set(both.subarray(0, luma));
-  for (let from = luma, u = luma, v = (luma * 5) / 4; from < both.length; from += 2) {
+  for (let from = luma, u = luma, v = luma + chroma; from < both.length; from += 2) {
     picture[u++] = both[from];
     picture[v++] = both[from + 1];
   }

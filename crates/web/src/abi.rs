@@ -26,6 +26,8 @@ use crate::report;
 #[derive(Default)]
 struct Module {
     client: Option<Client>,
+    /// Whether the page decodes AV1.
+    decodes_av1: bool,
     input: Vec<u8>,
     output: Vec<u8>,
     /// Numbers that come with the output.
@@ -94,7 +96,8 @@ impl Module {
             frame_rate_denominator: 1,
         };
         let addresses: Json = ticket.addresses.iter().map(ToString::to_string).collect();
-        let config = ClientConfig { ticket, kind, connection, format, lip_sync: true };
+        let decodes_av1 = self.decodes_av1;
+        let config = ClientConfig { ticket, kind, connection, format, lip_sync: true, decodes_av1 };
         self.client = Some(Client::new(config, now).map_err(|error| error.to_string())?);
         let hash: Json = hash.into_iter().collect();
         Ok(object([("addresses", addresses), ("hash", hash)]))
@@ -128,6 +131,11 @@ impl Module {
                 let age = age.map_or(-1.0, |age| age.as_secs_f64() * 1e3);
                 self.numbers = [stream as f64, picture.width() as f64, picture.height() as f64, age];
                 4
+            }
+            Output::Unit { stream, is_key_frame, bytes } => {
+                self.output = bytes;
+                self.numbers = [stream as f64, f64::from(u8::from(is_key_frame)), 0.0, 0.0];
+                9
             }
             Output::Sound(packet) => {
                 self.output = packet.payload;
@@ -188,6 +196,12 @@ pub extern "C" fn create(length: usize, kind: u32, width: u32, height: u32, rate
     });
 }
 
+/// Says whether the page decodes AV1, for clients that [`create`] makes later.
+#[unsafe(no_mangle)]
+pub extern "C" fn set_av1(decodes: bool) {
+    with(|module| module.decodes_av1 = decodes);
+}
+
 /// The page has opened the session, which carries datagrams of up to `largest` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn opened(largest: usize, now: f64) {
@@ -230,7 +244,8 @@ pub extern "C" fn closed(length: usize, code: f64) {
 
 /// The kind of the next output: 0 timeout (number 0: its time), 1 datagram, 2 bytes of control, 3 bytes of messages, 4
 /// picture (numbers: stream, width, height, age or -1; I420), 5 sound (numbers: frame, capture time), 6 event (number 0:
-/// length of its JSON, before the payload of a message), 7 close (number 0: its code), 8 poll again. Datagrams leave only if `may_send`.
+/// length of its JSON, before the payload of a message), 7 close (number 0: its code), 8 poll again, 9 temporal unit of
+/// AV1 for [`decoded_unit`] (numbers: stream, 1 for a key frame). Datagrams leave only if `may_send`.
 #[unsafe(no_mangle)]
 pub extern "C" fn poll(may_send: bool, now: f64) -> u32 {
     with(|module| module.poll(at(now), may_send))
@@ -268,6 +283,18 @@ pub extern "C" fn send_sound(length: usize, captured_until: f64, now: f64) -> bo
     with(|module| {
         let packet = (length > 0).then(|| module.bytes(length).to_vec());
         module.client.as_mut().is_none_or(|client| client.send_sound(at(now), at(captured_until), packet))
+    })
+}
+
+/// Adds the I420 picture in the input, decoded from the next unit of AV1 of a stream. Returns whether its size is valid.
+#[unsafe(no_mangle)]
+pub extern "C" fn decoded_unit(stream: usize, width: usize, height: usize, now: f64) -> bool {
+    with(|module| {
+        let Ok(picture) = Picture::from_i420(width, height, std::mem::take(&mut module.input)) else { return false };
+        if let Some(client) = &mut module.client {
+            client.decoded_unit(at(now), stream, picture);
+        }
+        true
     })
 }
 

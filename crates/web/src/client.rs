@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockstep_av1::{Av1Arena, EitherArena, OneOf, Vp8OrAv1};
 use lockstep_call::{
-    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, ReceivingEnd, SendingEnd, SerialMenu,
-    SoundAllowance, Tuning, age,
+    DecodeJob, DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, ReceivingEnd, SendingEnd,
+    SerialMenu, SoundAllowance, Tuning, age,
 };
 use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, RateBounds};
 use lockstep_session::control::CallKind;
@@ -45,6 +46,8 @@ pub struct ClientConfig {
     pub format: VideoFormat,
     /// Whether pictures wait for their sound, and sound for its pictures.
     pub lip_sync: bool,
+    /// Whether the page decodes AV1.
+    pub decodes_av1: bool,
 }
 
 /// Output of a [`Client`].
@@ -66,6 +69,15 @@ pub enum Output {
         captured_at: Timestamp,
         /// Age from capture until now; `None` before the clocks are aligned.
         age: Option<Duration>,
+    },
+    /// Decode this temporal unit of AV1, and pass its picture to [`Client::decoded_unit`].
+    Unit {
+        /// The stream, with a decoder of its own.
+        stream: usize,
+        /// Whether it is a key frame.
+        is_key_frame: bool,
+        /// The unit.
+        bytes: Vec<u8>,
     },
     /// Decode this packet of sound, and pass the result to [`Client::decoded_sound`].
     Sound(SoundPacket),
@@ -94,12 +106,15 @@ pub struct Playout {
 /// or that time, and pass it in.
 pub struct Client {
     exchange: Exchange<WebCarrier>,
-    sending: Vec<SendingEnd>,
-    receiving: Vec<ReceivingEnd>,
+    sending: Vec<SendingEnd<Vp8OrAv1>>,
+    receiving: Vec<ReceivingEnd<Vp8OrAv1>>,
     /// Pictures that were coded or decoded since the last time, which takes long: they continue with the new time.
-    encoded: Option<(usize, Menu)>,
-    decoded: Option<(usize, DecodeOutcome)>,
-    lip_sync: LipSync,
+    encoded: Option<(usize, Menu<Vp8OrAv1>)>,
+    decoded: Option<(usize, DecodeOutcome<Vp8OrAv1>)>,
+    /// Frames whose units the page decodes, and the next units for it.
+    decoding: Vec<PageDecoding>,
+    units: VecDeque<Output>,
+    lip_sync: LipSync<Vp8OrAv1>,
     player: Player<Decoded>,
     numbering: FrameNumbering,
     allowance: SoundAllowance,
@@ -114,30 +129,39 @@ pub struct Client {
     buffer: Vec<u8>,
 }
 
-/// The estimator with this number of the hello.
-fn receiving_end() -> ReceivingEnd {
-    ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
-        EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
-    })
+/// A frame of AV1 whose units the page decodes.
+struct PageDecoding {
+    stream: usize,
+    job: DecodeJob<Vp8OrAv1>,
+    units: usize,
+    pictures: Vec<Picture>,
 }
 
-fn sending_end(connection: u32, format: VideoFormat) -> Result<SendingEnd, LiveError> {
+/// A receiving end, which gets the estimator with the number of the hello.
+fn receiving_end(decodes_av1: bool) -> ReceivingEnd<Vp8OrAv1> {
+    let end = ReceivingEnd::with_estimators(ReceiverConfig::default(), |number| {
+        EstimatorKind::from_number(number)?.with_model(RateBounds::default(), None).ok()
+    });
+    if decodes_av1 { end.with_arena(EitherArena::with_av1(Av1Arena::decoded_by_owner())) } else { end }
+}
+
+fn sending_end(connection: u32, format: VideoFormat) -> Result<SendingEnd<Vp8OrAv1>, LiveError> {
     let algorithm = Algorithm::default();
     let estimator = algorithm.estimator_kind().number();
     let transport = SenderConfig { estimator, ..SenderConfig::new(connection, format) };
     let setup = ControllerSetup::new(ByteCount::new(transport.payload as u64), format.frame_interval());
     let controller = algorithm.controller(&setup).map_err(|error| LiveError::Controller(error.to_string()))?;
     let parameters = Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() };
-    let encoder = FunctionalEncoder::new(parameters, MenuMode::default(), &Tuning::default());
+    let encoder = FunctionalEncoder::new(OneOf::Vp8(parameters), MenuMode::default(), &Tuning::default());
     Ok(SendingEnd::new(transport, controller, Box::new(encoder), &Tuning::default()))
 }
 
 /// The exchange, and its ends.
 fn parts<'a>(
     exchange: &'a mut Exchange<WebCarrier>,
-    sending: &'a mut [SendingEnd],
-    receiving: &'a mut [ReceivingEnd],
-) -> (&'a mut Exchange<WebCarrier>, Ends<'a>) {
+    sending: &'a mut [SendingEnd<Vp8OrAv1>],
+    receiving: &'a mut [ReceivingEnd<Vp8OrAv1>],
+) -> (&'a mut Exchange<WebCarrier>, Ends<'a, Vp8OrAv1>) {
     (exchange, Ends { sending: sending.iter_mut().collect(), receiving: receiving.iter_mut().collect() })
 }
 
@@ -147,7 +171,7 @@ impl Client {
     /// # Errors
     /// The controller cannot be made.
     pub fn new(config: ClientConfig, now: Timestamp) -> Result<Self, LiveError> {
-        let ClientConfig { ticket, kind, connection, format, lip_sync } = config;
+        let ClientConfig { ticket, kind, connection, format, lip_sync, decodes_av1 } = config;
         let addresses: Vec<String> = ticket.addresses.iter().map(ToString::to_string).collect();
         let carrier = WebCarrier::new(ticket.secret, kind, format!("at {}", addresses.join(", ")), now);
         let (sends, receives) = match kind {
@@ -157,7 +181,8 @@ impl Client {
             CallKind::Room => (false, false),
         };
         let sending = if sends { vec![sending_end(connection, format)?] } else { Vec::new() };
-        let receiving = (0..if receives { MAX_RECEIVED_STREAMS } else { 0 }).map(|_| receiving_end()).collect();
+        let streams = if receives { MAX_RECEIVED_STREAMS } else { 0 };
+        let receiving = (0..streams).map(|_| receiving_end(decodes_av1)).collect();
         Ok(Self {
             exchange: Exchange::new(carrier, TimeLimits { wait_limit: Some(WAIT), idle_limit: Some(SILENCE) }, now)
                 .with_streams(Vec::new(), Freshness::new(None)),
@@ -165,6 +190,8 @@ impl Client {
             receiving,
             encoded: None,
             decoded: None,
+            decoding: Vec::new(),
+            units: VecDeque::new(),
             lip_sync: LipSync::new(lip_sync),
             player: Player::new(Decoded::default()),
             numbering: FrameNumbering::default(),
@@ -268,8 +295,8 @@ impl Client {
         if let Some(event) = self.ended() {
             return Output::Event(event);
         }
-        if self.run_job(now) {
-            return Output::Again;
+        if let Some(output) = self.run_job(now) {
+            return output;
         }
         let lip_sync = self.lip_sync.poll_timeout();
         let (exchange, ends) = parts(&mut self.exchange, &mut self.sending, &mut self.receiving);
@@ -288,12 +315,32 @@ impl Client {
         }
     }
 
-    /// Decodes or codes one picture, the received one first. Returns whether there was one.
-    fn run_job(&mut self, now: Timestamp) -> bool {
+    /// Decodes or codes one picture, the received one first, or passes a unit of it to the page. None if no picture
+    /// waits.
+    fn run_job(&mut self, now: Timestamp) -> Option<Output> {
+        if let Some(unit) = self.units.pop_front() {
+            return Some(unit);
+        }
         for (stream, receiving) in self.receiving.iter_mut().enumerate() {
-            if let Some(job) = receiving.poll_decode() {
-                self.decoded = Some((stream, job.run()));
-                return true;
+            while let Some(job) = receiving.poll_decode() {
+                let Some(av1) = job.arena().av1() else {
+                    self.decoded = Some((stream, job.run()));
+                    return Some(Output::Again);
+                };
+                let source = job.source().av1().unwrap_or_default();
+                let Some(units) = av1.units(&source, job.frame(), job.pixel_limit()) else {
+                    receiving.decoded(now, job.run());
+                    continue;
+                };
+                let last = units.len() - 1;
+                self.units.extend(units.iter().enumerate().map(|(place, unit)| Output::Unit {
+                    stream,
+                    is_key_frame: place < last,
+                    bytes: unit.to_vec(),
+                }));
+                let units = units.len();
+                self.decoding.push(PageDecoding { stream, job, units, pictures: Vec::new() });
+                return self.units.pop_front();
             }
         }
         let is_open = self.is_joined && self.ending.is_none();
@@ -301,10 +348,10 @@ impl Client {
             while sending.poll_record().is_some() {}
             if let Some(job) = sending.poll_encode(now) {
                 self.encoded = Some((stream, job.run(&SerialMenu)));
-                return true;
+                return Some(Output::Again);
             }
         }
-        false
+        None
     }
 
     /// The next picture to show.
@@ -392,6 +439,20 @@ impl Client {
         sent
     }
 
+    /// Adds the picture of the next unit of a stream ([`Output::Unit`]).
+    pub fn decoded_unit(&mut self, now: Timestamp, stream: usize, picture: Picture) {
+        let Some(at) = self.decoding.iter().position(|decoding| decoding.stream == stream) else { return };
+        self.decoding[at].pictures.push(picture);
+        if self.decoding[at].pictures.len() < self.decoding[at].units {
+            return;
+        }
+        let PageDecoding { job, pictures, .. } = self.decoding.swap_remove(at);
+        if let Some(av1) = job.arena().av1() {
+            av1.supply(pictures);
+        }
+        self.receiving[stream].decoded(now, job.run());
+    }
+
     /// Adds a decoded frame of sound; `samples` is empty in silence.
     pub fn decoded_sound(&mut self, now: Timestamp, frame: u32, captured: Timestamp, samples: Sound) {
         self.player.insert(now, frame, captured, samples);
@@ -439,12 +500,12 @@ impl Client {
     }
 
     /// Sending ends.
-    pub(crate) fn sending(&self) -> &[SendingEnd] {
+    pub(crate) fn sending(&self) -> &[SendingEnd<Vp8OrAv1>] {
         &self.sending
     }
 
     /// Receiving ends.
-    pub(crate) fn receiving(&self) -> &[ReceivingEnd] {
+    pub(crate) fn receiving(&self) -> &[ReceivingEnd<Vp8OrAv1>] {
         &self.receiving
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::json::{Json, object};
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{ReceivingEnd, SendingEnd};
 use lockstep_control::LimitedBy;
 use lockstep_session::messages::Delivery;
@@ -83,7 +84,7 @@ pub(crate) fn event(event: CallEvent) -> (Json, Vec<u8>) {
     (value, Vec::new())
 }
 
-fn sending(now: Timestamp, end: &SendingEnd) -> Json {
+fn sending(now: Timestamp, end: &SendingEnd<Vp8OrAv1>) -> Json {
     let (status, counts, format) = (end.status(now), end.statistics(), end.format());
     object([
         ("target", status.target.as_bps().into()),
@@ -98,7 +99,7 @@ fn sending(now: Timestamp, end: &SendingEnd) -> Json {
     ])
 }
 
-fn receiving(end: &ReceivingEnd) -> Json {
+fn receiving(end: &ReceivingEnd<Vp8OrAv1>) -> Json {
     let counts = end.counts();
     object([
         ("frames", counts.decoded.into()),

@@ -147,7 +147,7 @@ KINDS = {
     "lockstep-web": Kind(
         "lockstep.testbed.web",
         "Lockstep's page in the system's Chromium at one end, `lockstep` at the other",
-        {"page": "receiver"},
+        {"page": "receiver", "codec": "functional"},
     ),
     "firefox": Kind(
         "lockstep.testbed.firefox",

@@ -3,7 +3,7 @@
 A page always joins a listener, so a call has a page at one end at most. The two directions are measured as two
 programs:
 
-- `lockstep-web`: `lockstep send --web`, and the page shows the pictures;
+- `lockstep-web`: `lockstep send --web`, and the page shows the pictures; with `codec=av1` the browser decodes them;
 - `lockstep-web:page=sender`: the page sends the pictures of its camera, and `lockstep receive --web` shows them.
 
 The page loads the client that `lockstep web export` writes (`lockstep.js`), without changes, and no sound. Where the
@@ -21,7 +21,7 @@ from lockstep.command import lockstep_command
 from lockstep.testbed import chromium
 from lockstep.testbed.chromium import ORIGIN, Browsers, browser_errors, reading_of, sights, testbed_file
 from lockstep.testbed.machine import now
-from lockstep.testbed.own import Lockstep
+from lockstep.testbed.own import Lockstep, sender_arguments
 from lockstep.testbed.processes import END_SECONDS
 from lockstep.testbed.programs import KINDS, Outcome, OwnSession, Program, Setting, TestbedError
 from lockstep.testbed.ruler import Sight, quantile
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 PAGES = ("receiver", "sender")
 """Values of the option `page`."""
+CODECS = ("functional", "av1")
+"""Values of the option `codec`; a page sends the first only."""
 CLIENT = ("lockstep.js", "worker.js", "socket.js", "lockstep.wasm", "sound.js")
 """Files of the page that a call without the page's own controls loads."""
 COUNTERS = {"codec_bps": "sent_bits", "frames_sent": "frames", "packets_sent": "sent"}
@@ -45,9 +47,9 @@ class WithPage(Lockstep):
     end = ""
     """The end that is a page."""
 
-    def __init__(self) -> None:
-        """Prepares a browser."""
-        super().__init__(KINDS["lockstep"].options)
+    def __init__(self, codec: str) -> None:
+        """Prepares a browser for a call with this codec."""
+        super().__init__({**KINDS["lockstep"].options, "codec": codec})
         if lacking := chromium.missing():
             raise TestbedError(lacking)
         self._browsers = Browsers()
@@ -113,7 +115,7 @@ class PageReceives(WithPage):
             raise TestbedError("a relay's trace leads to the listener, which is the sender here; use --link tun")
         self._setting = setting
         listening = ("--web=" + ORIGIN, "--listen", f"{setting.sender.address}:0")
-        sender = self._start_sender(setting, *listening)
+        sender = self._start_sender(setting, *listening, *sender_arguments(self._options))
         ticket = self._ticket("sender")
         with browser_errors():
             worker = b"import './web_reader.js';\n" + client()["worker.js"]
@@ -226,7 +228,8 @@ def client() -> dict[str, bytes]:
 
 def make(options: Mapping[str, str]) -> Program:
     """Makes the program with these options."""
-    return PageSends() if options["page"] == "sender" else PageReceives()
+    kind = PageSends if options["page"] == "sender" else PageReceives
+    return kind(options["codec"])
 
 
 def check(options: Mapping[str, str]) -> None:
@@ -238,6 +241,9 @@ def check(options: Mapping[str, str]) -> None:
     """
     if options["page"] not in PAGES:
         raise TestbedError(f"page={options['page']} is unknown; expected one of {', '.join(PAGES)}")
+    codecs = CODECS[:1] if options["page"] == "sender" else CODECS
+    if options["codec"] not in codecs:
+        raise TestbedError(f"codec={options['codec']} is unknown here; expected {' or '.join(codecs)}")
 
 
 def missing() -> str | None:

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{Codec, MenuMode, MenuRunner, SerialMenu};
-use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds, Vp8OrAv1};
+use lockstep_configuration::{ControlArguments, ControlSettings, ModelFile, OptionValue, Seconds};
 use lockstep_control::{Controllers, FlowGroup};
 use lockstep_live::{
     BroadcastOptions, CallHandle, CallKind, CallOptions, Finished, Freshness, Identity, Listener, LiveError,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 
-use lockstep_configuration::Vp8OrAv1;
+use lockstep_av1::Vp8OrAv1;
 use lockstep_live::{Ended, Finished, Listener, LiveError};
 use lockstep_runner::interruption::Interruption;
 use lockstep_runner::output_file::{self, in_one_line};

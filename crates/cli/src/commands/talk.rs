@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds, Vp8OrAv1};
+use lockstep_av1::Vp8OrAv1;
+use lockstep_configuration::{ControlArguments, ControlSettings, OptionValue, Seconds};
 use lockstep_control::{Controllers, Latency};
 use lockstep_live::{
     CallHandle, CallKind, CallOptions, CallRecording, Entrance, Finished, Freshness, Listener, LiveError, Loudspeaker,

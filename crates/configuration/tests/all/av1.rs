@@ -1,8 +1,9 @@
 //! Calls over AV1, where libaom and dav1d are installed.
 
 use lockstep_av1::Av1;
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{ReceivingEnd, SendingEnd, SerialMenu, Vp8};
-use lockstep_configuration::{CallArguments, CallSettings, ControlSettings, Vp8OrAv1, simulate};
+use lockstep_configuration::{CallArguments, CallSettings, ControlSettings, simulate};
 use lockstep_measure::CallReport;
 use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
 use lockstep_units::Timestamp;

@@ -1,6 +1,7 @@
 //! External controllers in simulated calls.
 
-use lockstep_configuration::{CallArguments, CallSettings, Vp8OrAv1, simulate};
+use lockstep_av1::Vp8OrAv1;
+use lockstep_configuration::{CallArguments, CallSettings, simulate};
 use lockstep_control::{Controllers, Fixed, Registration};
 use lockstep_units::Bitrate;
 

@@ -1,8 +1,7 @@
 //! Recordings of a controller are equal in virtual time and in a live end, and replay to the same decisions.
 
-use lockstep_configuration::{
-    CallArguments, CallSettings, ModelFile, Observers, Vp8OrAv1, content_hash, simulate_with,
-};
+use lockstep_av1::Vp8OrAv1;
+use lockstep_configuration::{CallArguments, CallSettings, ModelFile, Observers, content_hash, simulate_with};
 use lockstep_control::learned::shipped::Shipped;
 use lockstep_control::recording::{Answer, Event, Kept, KeptEvents, RecordedInput, RecordingReader};
 use lockstep_control::{Algorithm, BobRules, PathObserver};

@@ -1,16 +1,12 @@
 //! VP8 and AV1 as one codec of a call: the sending end chooses, and the receiving end follows the hello.
 
-use anyhow::{Context, Result, bail};
-
-use lockstep_av1::{Av1, Av1Analysis, Av1Arena, Av1Fitting, Av1Parameters, Av1State};
 use lockstep_call::{Candidate, Codec, CodecTraits, FunctionalCodec, PictureCodec, Vp8};
 use lockstep_control::FailureReason;
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Arena, Effort, FrameKind, Parameters, Picture, State};
+use lockstep_vp8::{Analysis, Arena, Effort, Parameters, Picture, State};
 
-use crate::ControlSettings;
-use crate::options::CodecKind;
+use crate::codec::{Av1, Av1Analysis, Av1Arena, Av1Fitting, Av1Parameters, Av1State};
 
 /// VP8 or AV1, as the parameters of the sending end say.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +44,8 @@ impl EitherState {
     }
 
     /// The state of AV1; none if it is one of VP8.
-    fn av1(&self) -> Option<Av1State> {
+    #[must_use]
+    pub fn av1(&self) -> Option<Av1State> {
         match self {
             Self::Empty => Some(Av1State::default()),
             Self::Vp8(_) => None,
@@ -64,6 +61,20 @@ pub struct EitherArena {
     av1: Av1Arena,
     /// Whether frames are those of AV1.
     decodes_av1: bool,
+}
+
+impl EitherArena {
+    /// Arenas with `av1` for frames of AV1.
+    #[must_use]
+    pub fn with_av1(av1: Av1Arena) -> Self {
+        Self { av1, ..Self::default() }
+    }
+
+    /// The arena of AV1, if frames are those of AV1.
+    #[must_use]
+    pub fn av1(&self) -> Option<&Av1Arena> {
+        self.decodes_av1.then_some(&self.av1)
+    }
 }
 
 /// A candidate of one codec, with its state as `wrap` makes it.
@@ -265,37 +276,5 @@ impl FunctionalCodec for Vp8OrAv1 {
             OneOf::Vp8(fitting) => Vp8::is_filled(fitting, budget),
             OneOf::Av1(fitting) => Av1::is_filled(fitting, budget),
         }
-    }
-}
-
-/// A codec of pictures whose parameters the settings of a call choose.
-pub trait ChosenCodec: FunctionalCodec + PictureCodec {
-    /// Parameters of the codec that `settings` name.
-    ///
-    /// # Errors
-    /// If this codec is another one, or its library is missing.
-    fn parameters(settings: &ControlSettings) -> Result<Self::Parameters>;
-}
-
-impl ChosenCodec for Vp8 {
-    fn parameters(settings: &ControlSettings) -> Result<Parameters> {
-        Ok(match settings.codec {
-            // A key frame would discard scenes that may return, and this codec can start without one.
-            CodecKind::Functional => Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() },
-            CodecKind::Conventional => Parameters::default(),
-            CodecKind::Av1 => bail!("codec av1: it is for calls of two ends; use `functional` here"),
-        })
-    }
-}
-
-impl ChosenCodec for Vp8OrAv1 {
-    fn parameters(settings: &ControlSettings) -> Result<Self::Parameters> {
-        Ok(match settings.codec {
-            CodecKind::Functional | CodecKind::Conventional => OneOf::Vp8(<Vp8 as ChosenCodec>::parameters(settings)?),
-            CodecKind::Av1 => {
-                Av1::check_libraries().context("codec av1")?;
-                OneOf::Av1(Av1Parameters::default())
-            }
-        })
     }
 }
