@@ -24,7 +24,7 @@ impl ChosenCodec for Vp8 {
             // A key frame would discard scenes that may return, and this codec can start without one.
             CodecKind::Functional => Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() },
             CodecKind::Conventional => Parameters::default(),
-            CodecKind::Av1 => bail!("codec av1: it is for calls of two ends; use `functional` here"),
+            CodecKind::Av1 => bail!("codec av1: calls of a scenario have VP8 only; use `functional`"),
         })
     }
 }

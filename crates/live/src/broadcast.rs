@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use lockstep_call::{MenuRunner, SendingEnd, Vp8};
+use lockstep_call::{MenuRunner, PictureCodec, SendingEnd, Vp8};
 use lockstep_media::Source;
 use lockstep_session::control::CallKind;
 use lockstep_session::stream::StreamName;
@@ -52,7 +52,7 @@ const EVENT_QUEUE: usize = 1_024;
 const SOURCE: usize = usize::MAX;
 
 /// Options of a broadcast.
-pub struct BroadcastOptions {
+pub struct BroadcastOptions<C: PictureCodec = Vp8> {
     /// Where viewers join.
     pub listener: Listener,
     /// Source of the pictures. It runs while somebody watches.
@@ -60,9 +60,9 @@ pub struct BroadcastOptions {
     /// Source of the sound, if any.
     pub microphone: Option<Box<dyn SoundSource>>,
     /// Makes the sending end of a viewer that joined.
-    pub end: Box<dyn FnMut() -> Result<SendingEnd, LiveError>>,
+    pub end: Box<dyn FnMut() -> Result<SendingEnd<C>, LiveError>>,
     /// Makes the runner of a viewer's candidates.
-    pub runner: Box<dyn Fn() -> Box<dyn MenuRunner<Vp8> + Send>>,
+    pub runner: Box<dyn Fn() -> Box<dyn MenuRunner<C> + Send>>,
     /// Most viewers at a time, at most [`MAX_VIEWERS`]; further peers are refused as [`TicketRefusal::Busy`](crate::TicketRefusal::Busy).
     pub max_viewers: usize,
     /// Time after which the broadcast ends; `None` means no limit.
@@ -74,7 +74,7 @@ pub struct BroadcastOptions {
 }
 
 /// Receives events and the state of a broadcast.
-pub trait BroadcastObserver {
+pub trait BroadcastObserver<C: PictureCodec = Vp8> {
     /// An event of the viewer with this number. Numbers start at 1 and are not reused.
     /// [`CallEvent::Ended`] or [`CallEvent::Failed`] is its last one.
     fn event(&mut self, viewer: u64, event: CallEvent);
@@ -83,22 +83,22 @@ pub trait BroadcastObserver {
     fn source_failed(&mut self, error: &LiveError);
 
     /// Called several times per second with the sending ends of all viewers.
-    fn status(&mut self, now: Timestamp, viewers: &mut dyn Iterator<Item = (u64, &SendingEnd)>);
+    fn status(&mut self, now: Timestamp, viewers: &mut dyn Iterator<Item = (u64, &SendingEnd<C>)>);
 }
 
 /// One viewer, or a peer that may become one.
-struct Slot {
+struct Slot<C: PictureCodec> {
     exchange: Exchange<Connection>,
     since: Timestamp,
     /// Address of the first packet.
     from: SocketAddr,
     /// Number and sending half, once the peer has joined.
-    viewer: Option<(u64, SendingHalf)>,
+    viewer: Option<(u64, SendingHalf<C>)>,
     ending: Option<(Timestamp, Result<Ended, LiveError>)>,
 }
 
-impl Slot {
-    fn parts(&mut self) -> (&mut Exchange<Connection>, Ends<'_, Vp8>) {
+impl<C: PictureCodec> Slot<C> {
+    fn parts(&mut self) -> (&mut Exchange<Connection>, Ends<'_, C>) {
         let sending = self.viewer.iter_mut().map(|(_, half)| &mut half.end).collect();
         (&mut self.exchange, Ends { sending, receiving: Vec::new() })
     }
@@ -122,11 +122,11 @@ impl Slot {
     }
 }
 
-struct Broadcast {
+struct Broadcast<C: PictureCodec> {
     clock: Clock,
     identity: Identity,
-    end: Box<dyn FnMut() -> Result<SendingEnd, LiveError>>,
-    runner: Box<dyn Fn() -> Box<dyn MenuRunner<Vp8> + Send>>,
+    end: Box<dyn FnMut() -> Result<SendingEnd<C>, LiveError>>,
+    runner: Box<dyn Fn() -> Box<dyn MenuRunner<C> + Send>>,
     limit: usize,
     length: Option<Duration>,
     idle_limit: Option<Duration>,
@@ -134,9 +134,9 @@ struct Broadcast {
     sockets: Sockets,
     readers: Vec<Reader>,
     names: Names,
-    slots: BTreeMap<u8, Slot>,
-    events: SyncSender<LoopEvent>,
-    incoming: mpsc::Receiver<LoopEvent>,
+    slots: BTreeMap<u8, Slot<C>>,
+    events: SyncSender<LoopEvent<C>>,
+    incoming: mpsc::Receiver<LoopEvent<C>>,
     source: Thread,
     wants_pictures: mpsc::Sender<bool>,
     is_wanted: bool,
@@ -151,10 +151,10 @@ struct Broadcast {
 ///
 /// # Errors
 /// The sockets, the source or the microphone fail. The failure of one viewer's connection is an event.
-pub fn broadcast(
+pub fn broadcast<C: PictureCodec>(
     clock: Clock,
-    options: BroadcastOptions,
-    observer: &mut impl BroadcastObserver,
+    options: BroadcastOptions<C>,
+    observer: &mut impl BroadcastObserver<C>,
 ) -> Result<Ended, LiveError> {
     let BroadcastOptions { listener, mut source, microphone, end, runner, max_viewers, length, idle_limit, stop } =
         options;
@@ -196,8 +196,8 @@ pub fn broadcast(
     broadcast.run(observer)
 }
 
-impl Broadcast {
-    fn run(&mut self, observer: &mut impl BroadcastObserver) -> Result<Ended, LiveError> {
+impl<C: PictureCodec> Broadcast<C> {
+    fn run(&mut self, observer: &mut impl BroadcastObserver<C>) -> Result<Ended, LiveError> {
         let mut next_status = self.clock.now();
         let mut ending: Option<(Timestamp, Result<Ended, LiveError>)> = None;
         loop {
@@ -250,7 +250,7 @@ impl Broadcast {
     }
 
     /// Drives every slot.
-    fn step(&mut self, now: Timestamp, is_open: bool, observer: &mut impl BroadcastObserver) {
+    fn step(&mut self, now: Timestamp, is_open: bool, observer: &mut impl BroadcastObserver<C>) {
         let numbers: Vec<u8> = self.slots.keys().copied().collect();
         for number in numbers {
             let Some(slot) = self.slots.get_mut(&number) else { continue };
@@ -267,7 +267,7 @@ impl Broadcast {
                 let events = std::iter::from_fn(|| slot.exchange.poll_event());
                 events.filter(|event| *event != CallEvent::Missed).for_each(|event| observer.event(*viewer, event));
             }
-            if let Some(result) = slot.exchange.reason_to_end::<Vp8>(now, []) {
+            if let Some(result) = slot.exchange.reason_to_end::<C>(now, []) {
                 slot.end(now, result);
             }
             let is_sending = slot.ending.is_none();
@@ -311,7 +311,7 @@ impl Broadcast {
     }
 
     /// Removes slots whose connection is closed.
-    fn remove_ended(&mut self, now: Timestamp, observer: &mut impl BroadcastObserver) {
+    fn remove_ended(&mut self, now: Timestamp, observer: &mut impl BroadcastObserver<C>) {
         let ended: Vec<u8> =
             self.slots.iter().filter(|(_, slot)| slot.has_ended(now)).map(|(&number, _)| number).collect();
         for number in ended {
@@ -371,7 +371,7 @@ impl Broadcast {
         Ok(())
     }
 
-    fn capture(&mut self, captured: Captured, observer: &mut impl BroadcastObserver) {
+    fn capture(&mut self, captured: Captured, observer: &mut impl BroadcastObserver<C>) {
         let now = self.clock.now();
         match captured {
             Captured::Picture(picture, is_screen) => self.push(now, &picture, is_screen),
@@ -389,13 +389,13 @@ impl Broadcast {
         }
     }
 
-    fn half(&mut self, stream: usize) -> Option<&mut SendingHalf> {
+    fn half(&mut self, stream: usize) -> Option<&mut SendingHalf<C>> {
         let slot = self.slots.get_mut(&u8::try_from(stream).ok()?)?;
         slot.viewer.as_mut().map(|(_, half)| half)
     }
 
     /// Waits for an event, and handles all that wait.
-    fn wait(&mut self, wake: Timestamp, observer: &mut impl BroadcastObserver) {
+    fn wait(&mut self, wake: Timestamp, observer: &mut impl BroadcastObserver<C>) {
         let mut earliest = Some(wake);
         for slot in self.slots.values_mut() {
             let (exchange, ends) = slot.parts();
@@ -409,7 +409,7 @@ impl Broadcast {
         }
     }
 
-    fn handle(&mut self, event: LoopEvent, observer: &mut impl BroadcastObserver) {
+    fn handle(&mut self, event: LoopEvent<C>, observer: &mut impl BroadcastObserver<C>) {
         match event {
             LoopEvent::Network(incoming) => {
                 self.sockets.note(&incoming);

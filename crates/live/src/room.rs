@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{mem, thread};
 
-use lockstep_call::{FrameRecord, MenuRunner, ReceivingEnd, SendingEnd, Vp8};
+use lockstep_call::{FrameRecord, MenuRunner, PictureCodec, ReceivingEnd, SendingEnd, Vp8};
 use lockstep_media::Source;
 use lockstep_session::CallEvent;
 use lockstep_session::control::CallKind;
@@ -92,7 +92,7 @@ pub enum Entrance {
 }
 
 /// Options of an end of a room.
-pub struct RoomOptions {
+pub struct RoomOptions<C: PictureCodec = Vp8> {
     /// How this end gets in.
     pub entrance: Entrance,
     /// Whether calls go through a rendezvous only, which hides the addresses of this end.
@@ -108,7 +108,7 @@ pub struct RoomOptions {
     /// Opens a listener for one call of one person.
     pub listener: Box<dyn FnMut() -> Result<Listener, LiveError> + Send>,
     /// Prepares the call with a person. Numbers start at 1 and are not reused.
-    pub seat: Box<dyn FnMut(u64) -> Result<Seat, LiveError> + Send>,
+    pub seat: Box<dyn FnMut(u64) -> Result<Seat<C>, LiveError> + Send>,
     /// Time after which this end leaves; `None` means no limit.
     pub length: Option<Duration>,
     /// Longest wait of a person who enters; `None` waits for ever.
@@ -122,17 +122,17 @@ pub struct RoomOptions {
 }
 
 /// This end's part of the call with one person.
-pub struct Seat {
+pub struct Seat<C: PictureCodec = Vp8> {
     /// The end that sends to the person.
-    pub sending: SendingEnd,
+    pub sending: SendingEnd<C>,
     /// Codes the candidates of a menu.
-    pub runner: Box<dyn MenuRunner<Vp8> + Send>,
+    pub runner: Box<dyn MenuRunner<C> + Send>,
     /// The end that receives from the person.
-    pub receiving: ReceivingEnd,
+    pub receiving: ReceivingEnd<C>,
     /// Opens the sink of the person's pictures.
     pub open_sink: OpenSink,
     /// Observes the call, on its thread.
-    pub observer: Box<dyn CallObserver + Send>,
+    pub observer: Box<dyn CallObserver<C> + Send>,
     /// The width and height in pixels at which this end shows the person now; `None` if it does not know.
     pub shown_size: Box<dyn Fn() -> Option<(usize, usize)>>,
 }
@@ -197,13 +197,13 @@ impl Guest {
 }
 
 /// Passes the events of a call to its observer, and those that concern the room to its loop.
-struct GuestObserver {
+struct GuestObserver<C: PictureCodec> {
     number: u64,
-    observer: Box<dyn CallObserver + Send>,
+    observer: Box<dyn CallObserver<C> + Send>,
     events: SyncSender<Event>,
 }
 
-impl CallObserver for GuestObserver {
+impl<C: PictureCodec> CallObserver<C> for GuestObserver<C> {
     fn event(&mut self, event: CallEvent) {
         let of_room = match &event {
             CallEvent::Joined => Some(Event::Joined(self.number)),
@@ -219,11 +219,11 @@ impl CallObserver for GuestObserver {
         self.observer.event(event);
     }
 
-    fn status(&mut self, now: Timestamp, stream: usize, end: &SendingEnd) {
+    fn status(&mut self, now: Timestamp, stream: usize, end: &SendingEnd<C>) {
         self.observer.status(now, stream, end);
     }
 
-    fn receiving(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd) {
+    fn receiving(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd<C>) {
         self.observer.receiving(now, stream, end);
     }
 
@@ -369,7 +369,7 @@ fn peer(ticket: Ticket, relay_only: bool) -> RemoteEnd {
     if relay_only { RemoteEnd::ByRendezvous(ticket) } else { RemoteEnd::Of(ticket) }
 }
 
-struct Room {
+struct Room<C: PictureCodec> {
     clock: Clock,
     me: Person,
     /// Whether this end entered the room of another one.
@@ -383,7 +383,7 @@ struct Room {
     relay_only: bool,
     name: StreamName,
     listener: Box<dyn FnMut() -> Result<Listener, LiveError> + Send>,
-    seat: Box<dyn FnMut(u64) -> Result<Seat, LiveError> + Send>,
+    seat: Box<dyn FnMut(u64) -> Result<Seat<C>, LiveError> + Send>,
     idle_limit: Option<Duration>,
     handle: CallHandle,
     own: Presence,
@@ -409,7 +409,11 @@ struct Room {
 /// # Errors
 /// The room cannot be entered, or the microphone or the loudspeaker fails. The observer receives the failure of the
 /// source, and those of single calls.
-pub fn room(clock: Clock, options: RoomOptions, observer: &mut impl RoomObserver) -> Result<Ended, LiveError> {
+pub fn room<C: PictureCodec>(
+    clock: Clock,
+    options: RoomOptions<C>,
+    observer: &mut impl RoomObserver,
+) -> Result<Ended, LiveError> {
     let RoomOptions { entrance, relay_only, name, mut source, microphone, loudspeaker, listener, seat, .. } = options;
     let RoomOptions { length, wait_limit, idle_limit, stop, handle, .. } = options;
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
@@ -464,7 +468,7 @@ pub fn room(clock: Clock, options: RoomOptions, observer: &mut impl RoomObserver
     result.and_then(|result| ended.map(|()| result))
 }
 
-impl Room {
+impl<C: PictureCodec> Room<C> {
     fn run(
         &mut self,
         length: Option<Duration>,

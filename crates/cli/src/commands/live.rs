@@ -413,7 +413,12 @@ impl SendService {
 
 impl SendArguments {
     /// Options of a broadcast of the source to at most `self.viewers` peers at a time.
-    fn broadcast(&self, control: ControlSettings, listener: Listener, stop: Stop) -> Result<BroadcastOptions> {
+    fn broadcast(
+        &self,
+        control: ControlSettings,
+        listener: Listener,
+        stop: Stop,
+    ) -> Result<BroadcastOptions<Vp8OrAv1>> {
         let [source] = &self.source[..] else {
             bail!("--viewers sends one video stream to many; give one --source");
         };

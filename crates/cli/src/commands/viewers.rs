@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::SendingEnd;
 use lockstep_live::{BroadcastObserver, BroadcastOptions, CallEvent, LiveError, broadcast};
 use lockstep_runner::status_line::StatusLine;
@@ -16,7 +17,7 @@ struct Audience {
     screen: Screen,
 }
 
-impl BroadcastObserver for Audience {
+impl BroadcastObserver<Vp8OrAv1> for Audience {
     fn event(&mut self, viewer: u64, event: CallEvent) {
         match event {
             CallEvent::Joined => self.screen.news(self.status, format!("viewer {viewer} joined")),
@@ -30,7 +31,7 @@ impl BroadcastObserver for Audience {
         notice(self.status, &format!("warning: {error}"));
     }
 
-    fn status(&mut self, now: Timestamp, viewers: &mut dyn Iterator<Item = (u64, &SendingEnd)>) {
+    fn status(&mut self, now: Timestamp, viewers: &mut dyn Iterator<Item = (u64, &SendingEnd<Vp8OrAv1>)>) {
         match self.status {
             StatusArgument::Line => {
                 let mut targets: Vec<Bitrate> = viewers.map(|(_, end)| end.status(now).target).collect();
@@ -62,7 +63,7 @@ impl BroadcastObserver for Audience {
 ///
 /// # Errors
 /// The source or the sockets fail.
-pub fn send_to_viewers(options: BroadcastOptions, status: StatusArgument) -> Result<()> {
+pub fn send_to_viewers(options: BroadcastOptions<Vp8OrAv1>, status: StatusArgument) -> Result<()> {
     let mut audience = Audience { status, screen: Screen::start()? };
     let result = broadcast(Clock::start(), options, &mut audience);
     audience.screen.finish();

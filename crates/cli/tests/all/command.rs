@@ -6,6 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+
+use lockstep_av1::Av1;
+
 /// The command, with its streams piped.
 pub fn lockstep(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
@@ -38,4 +41,9 @@ pub fn signal(process: &Child, name: &str) {
 pub fn wait_for(child: &mut Child, what: &str) -> String {
     let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
     lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it prints the line before it ends")
+}
+
+/// Codecs of live calls: AV1 takes the libraries of the system.
+pub fn codecs() -> &'static [&'static str] {
+    if Av1::check_libraries().is_ok() { &["functional", "av1"] } else { &["functional"] }
 }

@@ -282,15 +282,6 @@ fn live_call_shows_pictures_of_av1() {
 }
 
 #[test]
-fn calls_of_several_refuse_av1_before_anybody_joins() {
-    let room =
-        ["talk", "--room", "--no-window", "--source", "generated:64x48@15", "--codec", "av1", "--wait-seconds", "1"];
-    let output = lockstep(&room);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("codec av1: it is for calls of two ends"), "{said}");
-}
-
-#[test]
 fn errors_have_one_line() {
     for (arguments, expected) in [
         (&["simulate", "--trace", "nosuch.up"][..], "no such file"),

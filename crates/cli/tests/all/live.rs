@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lockstep_media::{SourceOptions, Y4mWriter, open_source};
 use serde_json::Value;
 
-use crate::command::{json, lockstep, said, signal, text, wait_for};
+use crate::command::{codecs, json, lockstep, said, signal, text, wait_for};
 
 const CLIP: &str = "generated:64x48@15";
 
@@ -332,9 +332,13 @@ fn web_options_that_exclude_each_other_are_refused() {
 
 #[test]
 fn receivers_join_a_sender_that_listens() {
+    codecs().iter().for_each(|codec| join_a_sender_that_listens(codec));
+}
+
+fn join_a_sender_that_listens(codec: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = ["send", "--web", "--viewers", "2", "--source", CLIP, "--listen", "127.0.0.1:0", "--status", "json"];
-    let mut sender = started(&words);
+    let mut sender = started(&[&words[..], &["--codec", codec]].concat());
     let line: Value = serde_json::from_str(&wait_for(&mut sender, "\"link\"")).expect("it is JSON");
     let link = line["link"].as_str().expect("a link");
     let files = ["a.y4m", "b.y4m"].map(|name| folder.path().join(name));

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::command::codecs;
+
 /// Arguments of everybody.
 const WORDS: [&str; 9] =
     ["--no-window", "--source", "generated:64x48@15", "--audio", "none", "--status", "json", "--idle-seconds", "2"];
@@ -80,9 +82,11 @@ fn people_join_a_room_with_its_ticket_alone_and_each_has_a_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let sink = |name: &str| folder.path().join(format!("{name}.ivf")).to_string_lossy().into_owned();
     let (mut anna, ticket) = opened(&["--sink", &sink("anna")]);
-    let mut others = ["bruno", "clara"].map(|name| {
+    // Everybody receives any codec.
+    let codecs = codecs();
+    let mut others = [("bruno", codecs[0]), ("clara", codecs[codecs.len() - 1])].map(|(name, codec)| {
         let sink = sink(name);
-        Person::start(name, &[&ticket, "--sink", &sink])
+        Person::start(name, &[&ticket, "--sink", &sink, "--codec", codec])
     });
     for (person, name) in others.iter_mut().zip(["clara", "bruno"]) {
         // The order of the two is that of their calls.

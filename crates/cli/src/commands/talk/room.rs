@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
 use lockstep_configuration::{ControlSettings, Seconds};
 use lockstep_control::Latency;
@@ -87,18 +88,18 @@ struct PersonObserver {
     captions: Captions,
 }
 
-impl CallObserver for PersonObserver {
+impl CallObserver<Vp8OrAv1> for PersonObserver {
     fn event(&mut self, event: CallEvent) {
         if let CallEvent::StreamAnnounced { stream: 0, name } = event {
             self.people.change(self.number, |card| name.to_string().clone_into(&mut card.name));
         }
     }
 
-    fn status(&mut self, now: Timestamp, stream: usize, end: &SendingEnd) {
+    fn status(&mut self, now: Timestamp, stream: usize, end: &SendingEnd<Vp8OrAv1>) {
         self.stats.sending(now, stream, end);
     }
 
-    fn receiving(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd) {
+    fn receiving(&mut self, now: Timestamp, stream: usize, end: &ReceivingEnd<Vp8OrAv1>) {
         self.stats.receiving(now, stream, end);
     }
 
