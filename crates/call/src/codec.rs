@@ -178,11 +178,11 @@ pub trait FunctionalCodec: Codec {
 
 /// Codec of real pictures and bytes, which a live call can use.
 pub trait PictureCodec:
-    Codec<Picture = lockstep_vp8::Picture, Decoded = lockstep_vp8::Picture, Payload = Vec<u8>>
+    Codec<Picture = lockstep_vp8::Picture, Decoded = lockstep_vp8::Picture, Payload = Vec<u8>, Packet = Vec<u8>>
 {
 }
 
 impl<C> PictureCodec for C where
-    C: Codec<Picture = lockstep_vp8::Picture, Decoded = lockstep_vp8::Picture, Payload = Vec<u8>>
+    C: Codec<Picture = lockstep_vp8::Picture, Decoded = lockstep_vp8::Picture, Payload = Vec<u8>, Packet = Vec<u8>>
 {
 }

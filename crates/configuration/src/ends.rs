@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_av1::Vp8OrAv1;
+use lockstep_av1::{Av1, Av1Parameters, OneOf, Vp8OrAv1};
 use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, PictureCodec, ReceivingEnd, SalsifyEncoder,
     SendingEnd, announced,
@@ -17,8 +17,8 @@ use lockstep_media::VideoFormat;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
+use lockstep_vp8::{FrameKind, Parameters};
 
-use crate::chosen_codec::ChosenCodec;
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, sender_model_hash};
 
 impl LinkSettings {
@@ -85,12 +85,12 @@ impl ControlSettings {
     ///
     /// # Errors
     /// If the controller must know the path.
-    pub fn sending_end<C: ChosenCodec>(
+    pub fn sending_end(
         &self,
         format: &VideoFormat,
         connection: u32,
         path: Option<KnownPath>,
-    ) -> Result<SendingEnd<C>> {
+    ) -> Result<SendingEnd<Vp8OrAv1>> {
         self.sending_end_within(format, connection, path, RateBounds::default())
     }
 
@@ -98,13 +98,13 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As [`ControlSettings::sending_end`].
-    pub fn sending_end_within<C: ChosenCodec>(
+    pub fn sending_end_within(
         &self,
         format: &VideoFormat,
         connection: u32,
         path: Option<KnownPath>,
         bounds: RateBounds,
-    ) -> Result<SendingEnd<C>> {
+    ) -> Result<SendingEnd<Vp8OrAv1>> {
         self.sending_end_of(format, connection, &self.setup_for(format, path, bounds), None)
     }
 
@@ -112,12 +112,12 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As [`ControlSettings::sending_end`], and for a program, because a live call cannot wait for its answers.
-    pub fn recorded_sending_end<C: ChosenCodec>(
+    pub fn recorded_sending_end(
         &self,
         format: &VideoFormat,
         connection: u32,
         recorder: Option<Box<dyn Recorder>>,
-    ) -> Result<SendingEnd<C>> {
+    ) -> Result<SendingEnd<Vp8OrAv1>> {
         self.sending_end_of(format, connection, &self.live_setup(format)?, recorder)
     }
 
@@ -134,43 +134,56 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As [`ControlSettings::recorded_sending_end`].
-    pub fn stream_end<C: ChosenCodec>(
+    pub fn stream_end(
         &self,
         format: &VideoFormat,
         connection: u32,
         group: &FlowGroup,
         priority: f64,
-    ) -> Result<SendingEnd<C>> {
+    ) -> Result<SendingEnd<Vp8OrAv1>> {
         let setup = self.live_setup(format)?;
         let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
         let encoder = self.encoder(format.frame_interval())?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
-    pub(crate) fn sending_end_of<C: ChosenCodec>(
+    pub(crate) fn sending_end_of(
         &self,
         format: &VideoFormat,
         connection: u32,
         setup: &ControllerSetup,
         recorder: Option<Box<dyn Recorder>>,
-    ) -> Result<SendingEnd<C>> {
+    ) -> Result<SendingEnd<Vp8OrAv1>> {
         let encoder = self.encoder(format.frame_interval())?;
         let controller = self.controller(setup, recorder)?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
+    /// Parameters of the codec.
+    fn parameters(&self) -> Result<OneOf<Parameters, Av1Parameters>> {
+        Ok(match self.codec {
+            // A key frame would discard scenes that may return, and this codec can start without one.
+            CodecKind::Functional => OneOf::Vp8(Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() }),
+            CodecKind::Conventional => OneOf::Vp8(Parameters::default()),
+            CodecKind::Av1 => {
+                Av1::check_libraries().context("codec av1")?;
+                OneOf::Av1(Av1Parameters::default())
+            }
+        })
+    }
+
     /// Encoder of pictures that arrive every `frame_interval`.
     ///
     /// # Errors
-    /// If the codec is another one than `C`, or its library is missing.
-    pub(crate) fn encoder<C: ChosenCodec>(&self, frame_interval: Duration) -> Result<Box<dyn FrameEncoder<C>>> {
-        let parameters = C::parameters(self)?;
+    /// If the codec's library is missing.
+    pub(crate) fn encoder(&self, frame_interval: Duration) -> Result<Box<dyn FrameEncoder<Vp8OrAv1>>> {
+        let parameters = self.parameters()?;
         Ok(match (self.codec, self.salsify_versions()) {
-            (CodecKind::Conventional, _) => Box::new(ConventionalEncoder::<C>::new(parameters, frame_interval)),
+            (CodecKind::Conventional, _) => Box::new(ConventionalEncoder::new(parameters, frame_interval)),
             (CodecKind::Functional, Some(versions)) => {
-                Box::new(SalsifyEncoder::<C>::new(parameters, versions, frame_interval))
+                Box::new(SalsifyEncoder::new(parameters, versions, frame_interval))
             }
-            _ => Box::new(FunctionalEncoder::<C>::new(parameters, self.menu, &self.tuning.tuning())),
+            _ => Box::new(FunctionalEncoder::new(parameters, self.menu, &self.tuning.tuning())),
         })
     }
 
@@ -212,7 +225,7 @@ impl ControlSettings {
     ///
     /// Also if it is a program, because a live call cannot wait for its answers.
     pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
-        self.recorded_sending_end::<Vp8OrAv1>(format, 0, None)?;
+        self.recorded_sending_end(format, 0, None)?;
         let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
         self.controller.algorithm().estimator_kind().with_model(RateBounds::default(), model)?;
         Ok(())

@@ -2,7 +2,7 @@
 
 use lockstep_call::EncodeWork;
 use lockstep_measure::CodingTimes;
-use lockstep_sim::JobTimes;
+use lockstep_sim::{EncodeTime, JobTimes};
 
 use crate::coding_time::EncodeTimeSettings;
 use crate::options::{CodecKind, Milliseconds};
@@ -20,6 +20,14 @@ impl ControlSettings {
             CodecKind::Conventional => EncodeWork::OneFrame,
         }
     }
+
+    /// Job times of `model` for pictures of `pixels` luma samples with the codec of these settings.
+    pub(crate) fn measured_times(&self, model: &EncodeTime, pixels: usize) -> JobTimes {
+        match self.codec {
+            CodecKind::Av1 => model.av1_job_times(pixels),
+            CodecKind::Functional | CodecKind::Conventional => model.job_times(pixels),
+        }
+    }
 }
 
 impl CallSettings {
@@ -29,10 +37,7 @@ impl CallSettings {
         let EncodeTimeSettings { model, menu, .. } = &self.encode_time;
         // With an automatic preset, the first picture and those of a busy encoder have this level.
         let first = self.control.preset.first_level();
-        let measured = match self.control.codec {
-            CodecKind::Av1 => model.av1_job_times(pixels),
-            CodecKind::Functional | CodecKind::Conventional => model.job_times(pixels),
-        };
+        let measured = self.control.measured_times(model, pixels);
         let given = |menu: &Milliseconds| measured.scaled_to(EncodeWork::SerialMenu, first, menu.get());
         let times = menu.as_ref().map_or(measured, given);
         let milliseconds = |work| times.of(work, first).as_secs_f64() * 1e3;

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod as_published;
-mod chosen_codec;
 mod coding_time;
 mod content_hash;
 mod counters;
@@ -33,7 +32,6 @@ mod settings;
 mod simulate;
 mod words;
 
-pub use chosen_codec::ChosenCodec;
 pub use coding_time::EncodeTimeSettings;
 pub use content_hash::content_hash;
 pub use counters::counters;

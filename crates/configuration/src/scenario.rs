@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
+use lockstep_av1::Vp8OrAv1;
 use lockstep_call::ReceivingEnd;
 use lockstep_control::{Controller, ControllerSetup, Failure, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
@@ -136,7 +137,7 @@ fn media_flows(
     control: &ControlSettings,
     model: &CodecModel,
     failure: &Failure,
-) -> Result<Vec<AnyFlow>> {
+) -> Result<Vec<AnyFlow<Vp8OrAv1>>> {
     let rates = scenario.media;
     let bounds = RateBounds { initial: rates.initial_bps, min: rates.least_bps, max: rates.most_bps };
     let path = known_path(scenario);
@@ -230,7 +231,7 @@ fn real_call(
     control: &ControlSettings,
     activity: Activity,
     CallPlace { bounds, path, seed, failure }: CallPlace,
-) -> Result<AnyFlow> {
+) -> Result<AnyFlow<Vp8OrAv1>> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
     let format = source.format();
     let setup = control.setup_for(&format, path, bounds);
@@ -238,7 +239,7 @@ fn real_call(
     let sender = control.sending_end_of(&format, seed as u32, &setup, None)?;
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
-    let job_times = EncodeTime::built_in()?.job_times(format.width * format.height);
+    let job_times = control.measured_times(&EncodeTime::built_in()?, format.width * format.height);
     let setting = CallFlowOptions { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.estimator(bounds)?);
     let call = CallFlow::new(sender, receiver, source, setting);
@@ -251,7 +252,7 @@ fn modelled_call(
     activity: &Activity,
     CallPlace { bounds, path, seed, failure }: CallPlace,
     coupled: impl FnOnce(Box<dyn Controller>, &ControllerSetup) -> Box<dyn Controller>,
-) -> Result<AnyFlow> {
+) -> Result<AnyFlow<Vp8OrAv1>> {
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
     let job_times = EncodeTime::built_in()?.job_times(pixels);

@@ -1,5 +1,6 @@
 //! One type for all kinds of flows, so that they can share links.
 
+use lockstep_call::{PictureCodec, Vp8};
 use lockstep_measure::{FrameObserver, SharedSessionMeter};
 use lockstep_transport::{Datagram, Length};
 use lockstep_units::{ByteCount, Timestamp};
@@ -11,9 +12,9 @@ use crate::modelled::ModelledCall;
 use crate::simulation::sample_ends;
 
 /// A call or cross traffic.
-pub enum AnyFlow {
+pub enum AnyFlow<C: PictureCodec = Vp8> {
     /// Call with pixels.
-    Call(Box<CallFlow>),
+    Call(Box<CallFlow<C>>),
     /// Call with a codec model instead of pixels.
     Modelled(Box<ModelledCall>),
     /// Cross traffic.
@@ -36,7 +37,7 @@ fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Op
     unpack(packet).map(|packet| arrival.with(packet))
 }
 
-impl AnyFlow {
+impl<C: PictureCodec> AnyFlow<C> {
     /// Samples both ends of a call with `meter`. Does nothing for cross traffic.
     pub(crate) fn sample(&self, meter: &SharedSessionMeter, now: Timestamp) {
         match self {
@@ -56,7 +57,7 @@ impl AnyFlow {
     }
 }
 
-impl Flow for AnyFlow {
+impl<C: PictureCodec> Flow for AnyFlow<C> {
     type Packet = AnyPacket;
 
     /// Ignores packets of another kind of flow. A network never delivers those.

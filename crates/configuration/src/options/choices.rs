@@ -177,7 +177,7 @@ choices! {
         "conventional" = CodecKind::Conventional:
             "Behaves like a codec of WebRTC: one quantizer per frame by a rate control that follows the target once per second; lost packets are retransmitted, or replaced by a key frame",
         "av1" = CodecKind::Av1:
-            "As functional, over AV1 instead of VP8: states are frames in reference slots. With pixels, not in scenarios, through the system's libaom 3.6 and dav1d 1.0",
+            "As functional, over AV1 instead of VP8: states are frames in reference slots. With pixels, through the system's libaom 3.6 and dav1d 1.0",
     }
     AsPublished {
         "salsify" = AsPublished::Salsify:

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Outcome, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_call::{Outcome, ReceivingEnd, SerialMenu};
 use lockstep_configuration::{AsPublished, CallArguments, CallSettings, ControlSettings, Observers, simulate_with};
 use lockstep_control::GracePeriod;
 use lockstep_measure::{CallReport, KeptFrames, LoggedFrame};
@@ -117,7 +117,7 @@ fn published_estimator_leaves_the_rest_of_the_call_alone() {
 fn live_acknowledgements(options: &[(&str, &str)]) -> (usize, usize) {
     let format = VideoFormat { width: 320, height: 192, frame_rate: FrameRate::new(30, 1).unwrap() };
     let clip = GeneratedClip::new(format, 1).unwrap();
-    let mut sender: SendingEnd = settings(options).control.sending_end(&format, 7, None).unwrap();
+    let mut sender = settings(options).control.sending_end(&format, 7, None).unwrap();
     let mut receiver: ReceivingEnd = ControlSettings::receiving_end();
     let (mut fragments, mut acknowledgements) = (0, 0);
     for picture in 0..6 {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lockstep_call::{ReceivingEnd, SendingEnd};
+use lockstep_call::ReceivingEnd;
 use lockstep_configuration::{CallArguments, ControlSettings, ModelFile};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_transport::wire::Data;
@@ -15,7 +15,7 @@ fn estimate(controller: &str) -> Estimate {
     let control =
         CallArguments { controller, ..CallArguments::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
-    let mut sender: SendingEnd = control.sending_end(&format, 7, None).expect("it needs no path");
+    let mut sender = control.sending_end(&format, 7, None).expect("it needs no path");
     let mut receiver: ReceivingEnd = ControlSettings::receiving_end();
     let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
     receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
@@ -65,7 +65,7 @@ fn is_taken(controller: &str, model: Option<&ModelFile>) -> bool {
     let control =
         CallArguments { controller, ..CallArguments::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
-    let mut sender: SendingEnd = control.sending_end(&format, 7, None).expect("the model is the receiver's");
+    let mut sender = control.sending_end(&format, 7, None).expect("the model is the receiver's");
     let mut receiver: ReceivingEnd = ControlSettings::receiving_end_with(model);
     let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
     receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);

@@ -1,6 +1,5 @@
 //! External controllers in simulated calls.
 
-use lockstep_av1::Vp8OrAv1;
 use lockstep_configuration::{CallArguments, CallSettings, simulate};
 use lockstep_control::{Controllers, Fixed, Registration};
 use lockstep_units::Bitrate;
@@ -119,9 +118,8 @@ mod programs {
         let settings = options(&[("controller", &program(folder.path(), 0))]).settings().unwrap();
         let format = lockstep_media::source_format("generated:64x48@30", &Default::default()).unwrap();
         let checked = settings.control.check_live(&format).unwrap_err();
-        let made = settings.control.recorded_sending_end::<Vp8OrAv1>(&format, 0, None).err().expect("it is refused");
-        let stream =
-            settings.control.stream_end::<Vp8OrAv1>(&format, 0, &FlowGroup::new(), 1.0).err().expect("it is refused");
+        let made = settings.control.recorded_sending_end(&format, 0, None).err().expect("it is refused");
+        let stream = settings.control.stream_end(&format, 0, &FlowGroup::new(), 1.0).err().expect("it is refused");
         for error in [checked.to_string(), made.to_string(), stream.to_string()] {
             assert!(error.contains("programs decide in virtual time only"), "{error}");
         }

@@ -1,6 +1,5 @@
 //! Recordings of a controller are equal in virtual time and in a live end, and replay to the same decisions.
 
-use lockstep_av1::Vp8OrAv1;
 use lockstep_configuration::{CallArguments, CallSettings, ModelFile, Observers, content_hash, simulate_with};
 use lockstep_control::learned::shipped::Shipped;
 use lockstep_control::recording::{Answer, Event, Kept, KeptEvents, RecordedInput, RecordingReader};
@@ -77,7 +76,7 @@ fn live_and_simulated_controllers_have_equal_setups() {
     for algorithm in controllers() {
         let settings = settings(&algorithm);
         let live = KeptEvents::default();
-        let end = settings.control.recorded_sending_end::<Vp8OrAv1>(&format, 7, Some(Box::new(live.clone())));
+        let end = settings.control.recorded_sending_end(&format, 7, Some(Box::new(live.clone())));
         drop(end.expect("it needs no path"));
         let (live, simulated) = (live.take().header, simulated(&settings).header);
         assert!(live.is_some() && live == simulated, "{algorithm}: {live:?} {simulated:?}");

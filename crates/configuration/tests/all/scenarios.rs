@@ -1,6 +1,8 @@
 //! Scenarios: all of them run, give equal reports for equal seeds, and report their results.
 
 use clap::Parser;
+use lockstep_av1::Av1;
+use lockstep_call::Vp8;
 use lockstep_configuration::{ScenarioArguments, run_scenario};
 use lockstep_sim::CodecModel;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioReport};
@@ -161,10 +163,20 @@ fn no_share_is_claimed_from_unresponsive_traffic() {
 }
 
 #[test]
+fn pictures_can_be_coded_with_av1() {
+    if Av1::check_libraries().is_err() {
+        return;
+    }
+    let report = run("same-controller", "--seconds 3 --clip generated:64x48@15 --codec av1 --controller fixed:100kbps");
+    let first = report.flows[0].video.as_ref().unwrap();
+    assert!(first.frames.displayed > 20, "{:?}", first.frames);
+}
+
+#[test]
 fn error_of_an_invalid_scenario_names_the_problem() {
     let mut scenario = Scenario::named("same-controller").unwrap();
     scenario.flows[1].forward = vec![7];
-    let error = scenario.run(Vec::new(), 1, |_| {}).unwrap_err();
+    let error = scenario.run::<Vp8>(Vec::new(), 1, |_| {}).unwrap_err();
     assert!(matches!(error, ScenarioError::Media { wanted: 3, given: 0 }), "{error}");
     let text = serde_json::to_string(&scenario).unwrap();
     let arguments = CommandLine::parse_from(["run", "--controller", "fixed:1mbps"]).arguments;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lockstep_call::PictureCodec;
 use lockstep_link::{Link, Medium};
 use lockstep_measure::{FinishedCall, SharedSessionMeter};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -54,9 +55,9 @@ impl Scenario {
     ///
     /// # Errors
     /// If the scenario cannot be run, or a call failed.
-    pub fn run(
+    pub fn run<C: PictureCodec>(
         &self,
-        media: Vec<AnyFlow>,
+        media: Vec<AnyFlow<C>>,
         seed: u64,
         progress: impl FnMut(Timestamp),
     ) -> Result<ScenarioReport, ScenarioError> {
@@ -73,9 +74,9 @@ impl Scenario {
     ///
     /// # Errors
     /// Like [`run`](Self::run); [`ScenarioError::Stopped`] if `progress` fails.
-    pub fn run_metered(
+    pub fn run_metered<C: PictureCodec>(
         &self,
-        media: Vec<AnyFlow>,
+        media: Vec<AnyFlow<C>>,
         sessions: &[SharedSessionMeter],
         seed: u64,
         mut progress: impl FnMut(Timestamp) -> Result<(), StopReason>,
@@ -92,7 +93,7 @@ impl Scenario {
             let traffic = flow.traffic(activity.clone(), derived(seed, index));
             traffic.map(AnyFlow::Traffic).or_else(|| media.next())
         });
-        let flows: Vec<AnyFlow> = flows.collect();
+        let flows: Vec<AnyFlow<C>> = flows.collect();
         let mut links: Vec<SharedLink<AnyPacket>> = Vec::with_capacity(self.links.len());
         for (index, link) in self.links.iter().enumerate() {
             let seed = derived(!seed, index);
@@ -108,7 +109,7 @@ impl Scenario {
             .zip(sessions)
             .map(|(flow, meter)| (flow, meter, activities[flow].start(), activities[flow].end()))
             .collect();
-        let mut sample_due = |network: &Network<AnyFlow>| {
+        let mut sample_due = |network: &Network<AnyFlow<C>>| {
             for (flow, meter, due, end) in &mut samples {
                 if network.now() >= *due && *due <= *end {
                     *due += METERED;
@@ -139,9 +140,9 @@ impl Scenario {
             .collect()
     }
 
-    fn report(
+    fn report<C: PictureCodec>(
         &self,
-        network: Network<AnyFlow>,
+        network: Network<AnyFlow<C>>,
         activities: &[Activity],
         seed: u64,
     ) -> Result<ScenarioReport, ScenarioError> {
@@ -334,8 +335,8 @@ fn transfers(statistics: TcpStatistics) -> TransferReport {
     }
 }
 
-fn finish(
-    flow: AnyFlow,
+fn finish<C: PictureCodec>(
+    flow: AnyFlow<C>,
     meter: &FlowMeter,
     capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
 ) -> Result<Finished, crate::call_flow::SimulationError> {
