@@ -134,6 +134,10 @@ impl NarrowPath {
             // Data that waited for a stopped receiver arrives all at once. Its beginning looks like the end of a queue.
             (self.proven, self.suspected_at) = (true, None);
         }
+        if queued <= self.queue.queue {
+            // The present period will show no queue. If pictures waited for its end, its end would wait for pictures.
+            self.suspected_at = None;
+        }
         self.min_period = Some(self.min_period.map_or(queued, |least| least.min(queued)));
         if at.saturating_since(self.period_began) >= self.queue.period {
             self.period_began = at;
@@ -224,27 +228,30 @@ mod tests {
                 let time =
                     Duration::from_secs_f64(((bytes + DATAGRAM_OVERHEAD) * 8) as f64 / self.bits_per_second as f64);
                 self.free_at = self.free_at.max(sent_at) + time;
-                let arrived_at = self.free_at;
-                let acknowledged = vec![AcknowledgedFragment {
-                    frame: at as u32,
-                    fragment: SOUND,
-                    size: ByteCount::new(bytes),
-                    sent_at,
-                    arrived_at,
-                    acknowledged_at: arrived_at,
-                    congestion_experienced: false,
-                }];
-                let feedback = Feedback {
-                    acknowledged,
-                    estimate: Estimate::default(),
-                    round_trip_time: None,
-                    highest_sequence: 0,
-                    found: 0,
-                    received: 0,
-                };
-                self.observer.on_feedback(arrived_at, &feedback);
-                self.narrow.on_feedback(&self.observer.view(arrived_at), &feedback);
+                self.arrives(sent_at, self.free_at, bytes);
             }
+        }
+
+        fn arrives(&mut self, sent_at: Timestamp, arrived_at: Timestamp, bytes: u64) {
+            let acknowledged = vec![AcknowledgedFragment {
+                frame: sent_at.as_micros() as u32,
+                fragment: SOUND,
+                size: ByteCount::new(bytes),
+                sent_at,
+                arrived_at,
+                acknowledged_at: arrived_at,
+                congestion_experienced: false,
+            }];
+            let feedback = Feedback {
+                acknowledged,
+                estimate: Estimate::default(),
+                round_trip_time: None,
+                highest_sequence: 0,
+                found: 0,
+                received: 0,
+            };
+            self.observer.on_feedback(arrived_at, &feedback);
+            self.narrow.on_feedback(&self.observer.view(arrived_at), &feedback);
         }
     }
 
@@ -268,6 +275,18 @@ mod tests {
         path.free_at = Timestamp::from_millis(12_000);
         path.send(4, 8, 200, 92, Duration::from_secs(10));
         assert!(!path.narrow.is_suspected(path.free_at) && path.narrow.capacity().is_none());
+    }
+
+    #[test]
+    fn first_datagram_without_a_wait_ends_the_suspicion() {
+        let mut path = Path::of(10_000_000);
+        path.send(0, 4, 200, 92, LONG);
+        // The receiver stops for 0.2 s, and reads two datagrams at once.
+        let read_at = Timestamp::from_millis(4_200);
+        path.arrives(Timestamp::from_millis(4_000), read_at, 92);
+        assert!(path.narrow.is_suspected(read_at));
+        path.arrives(Timestamp::from_millis(4_180), read_at, 92);
+        assert!(!path.narrow.is_suspected(read_at));
     }
 
     #[test]
