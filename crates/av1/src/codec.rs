@@ -105,7 +105,7 @@ impl std::fmt::Debug for Av1Arena {
 }
 
 impl Av1Arena {
-    /// An arena whose owner decodes with a decoder of its own, such as a browser's. Before each frame is decoded, the
+    /// An arena whose owner decodes with another decoder, such as a browser's. Before each frame is decoded, the
     /// owner decodes its units ([`Av1Arena::units`]) and passes their pictures in ([`Av1Arena::supply`]).
     #[must_use]
     pub fn decoded_by_owner() -> Self {

@@ -102,7 +102,7 @@ fn frame_whose_source_the_receiver_lacks_is_refused() {
 }
 
 #[test]
-fn owner_that_decodes_only_the_given_units_reaches_the_same_states() {
+fn owner_that_decodes_the_given_units_reaches_the_same_states() {
     let Some(mut ends) = Ends::new() else { return };
     ends.receiver = Av1Arena::decoded_by_owner();
     let mut decoder = Decoder::new(&DecoderLibrary::open().unwrap(), DEFAULT_PIXEL_LIMIT).unwrap();

@@ -72,7 +72,7 @@ pub enum Output {
     },
     /// Decode this temporal unit of AV1, and pass its picture to [`Client::decoded_unit`].
     Unit {
-        /// The stream, with a decoder of its own.
+        /// The stream, which has a separate decoder.
         stream: usize,
         /// Whether it is a key frame.
         is_key_frame: bool,
