@@ -113,7 +113,7 @@ def test_crash_of_the_page_is_reported_and_lockstep_ended(
 ) -> None:
     if lacking := web.missing():
         pytest.skip(lacking)
-    program = web.make({"page": page})
+    program = web.make(programs.parse(f"lockstep-web:page={page}").options)
     started = program.start
     leaders: list[int] = []
 
