@@ -11,6 +11,8 @@ use lockstep_transport::{CodecId, Datagram, Payload, StateId, WireError};
 use lockstep_units::ByteCount;
 use lockstep_vp8::Effort;
 
+use crate::effort::EffortLadder;
+
 /// VP8 with pictures and bytes, the codec of this project.
 #[derive(Debug, Clone, Copy)]
 pub enum Vp8 {}
@@ -114,12 +116,12 @@ impl<C: Codec> Candidate<C> {
 }
 
 /// Properties of a codec that a sending end depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CodecTraits {
     /// Number of the codec in the hello.
     pub id: CodecId,
-    /// Whether the encoder has effort levels.
-    pub has_effort: bool,
+    /// Effort levels of the encoder.
+    pub efforts: EffortLadder,
     /// Most states of sent frames that the encoder can keep, at least five.
     pub max_states: usize,
 }
@@ -128,7 +130,7 @@ impl CodecTraits {
     /// A codec without effort levels that can keep any number of states.
     #[must_use]
     pub fn new(id: CodecId) -> Self {
-        Self { id, has_effort: false, max_states: usize::MAX }
+        Self { id, efforts: EffortLadder::NONE, max_states: usize::MAX }
     }
 }
 

@@ -15,6 +15,69 @@ use std::time::Duration;
 use lockstep_control::Latency;
 use lockstep_vp8::Effort;
 
+use crate::functional::FINEST_USEFUL_QUANTIZER;
+
+/// An effort level of a codec.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EffortLevel {
+    /// Time of a picture relative to the fastest level, from 1, in the mean of several clips.
+    pub relative_time: f64,
+    /// Finest useful quantizer index of frames.
+    pub finest_quantizer: u8,
+}
+
+/// The effort levels of a codec: level 0 is the fastest, and times rise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EffortLadder(&'static [EffortLevel]);
+
+impl EffortLadder {
+    /// The ladder of codecs without levels.
+    pub const NONE: Self = Self(&[]);
+
+    /// A ladder of `levels`, the fastest first.
+    #[must_use]
+    pub const fn new(levels: &'static [EffortLevel]) -> Self {
+        Self(levels)
+    }
+
+    /// Whether the codec has no levels.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `effort`, or the slowest level if the ladder is shorter. Without levels it is `effort`.
+    #[must_use]
+    pub fn nearest(self, effort: Effort) -> Effort {
+        match self.0.len() {
+            0 => effort,
+            levels => effort.min(Effort::new((levels - 1) as u8)),
+        }
+    }
+
+    fn get(self, effort: Effort) -> Option<&'static EffortLevel> {
+        self.0.get(usize::from(self.nearest(effort).level()))
+    }
+
+    /// Time of a picture relative to the fastest level, from 1.
+    #[must_use]
+    pub fn relative_time(self, effort: Effort) -> f64 {
+        self.get(effort).map_or(1.0, |level| level.relative_time)
+    }
+
+    /// Position of a level's time between those of the fastest level, 0, and the slowest, 1.
+    #[must_use]
+    pub fn time_share(self, effort: Effort) -> f64 {
+        let slowest = self.relative_time(Effort::QUALITY);
+        if slowest > 1.0 { (self.relative_time(effort) - 1.0) / (slowest - 1.0) } else { 0.0 }
+    }
+
+    /// Finest quantizer index of frames.
+    pub(crate) fn finest_quantizer(self, effort: Effort) -> u8 {
+        self.get(effort).map_or(FINEST_USEFUL_QUANTIZER, |level| level.finest_quantizer)
+    }
+}
+
 /// Choice of the encoder's effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Preset {
@@ -59,25 +122,22 @@ impl EffortControl {
         Self { preset, latency, recent: VecDeque::with_capacity(RECENT) }
     }
 
-    /// The level for the next picture, with pictures every `frame_interval`.
-    pub(crate) fn level(&self, frame_interval: Duration) -> Effort {
+    /// The level of `ladder` for the next picture, with pictures every `frame_interval`. A codec without levels takes
+    /// the time of the fastest level of the preset.
+    pub(crate) fn level(&self, ladder: EffortLadder, frame_interval: Duration) -> Effort {
         match (self.preset, self.recent.back()) {
-            (Preset::Auto, Some((last, _))) => {
-                let at_fastest = |(effort, time): &(Effort, Duration)| time.as_secs_f64() / effort.relative_time();
+            (Preset::Auto, Some((last, _))) if !ladder.is_empty() => {
+                let at_fastest =
+                    |&(effort, time): &(Effort, Duration)| time.as_secs_f64() / ladder.relative_time(effort);
                 let slowest = self.recent.iter().map(at_fastest).fold(0.0, f64::max);
                 let allowed = allowance(self.latency, frame_interval).as_secs_f64();
                 // Relative times depend on the pictures, so each level is measured before the next one is tried.
-                let next = Effort::new(last.level() + 1);
-                let fits = |effort: &Effort| *effort <= next && effort.relative_time() * slowest <= allowed;
+                let next = ladder.nearest(Effort::new(last.level() + 1));
+                let fits = |effort: &Effort| *effort <= next && ladder.relative_time(*effort) * slowest <= allowed;
                 Effort::all().rev().find(fits).unwrap_or_default()
             }
-            (preset, _) => preset.first_level(),
+            (preset, _) => ladder.nearest(preset.first_level()),
         }
-    }
-
-    /// The level of codecs that take the time of a level, but have none.
-    pub(crate) fn first_level(&self) -> Effort {
-        self.preset.first_level()
     }
 
     /// Reports that a picture took `time` at `effort`.
@@ -103,6 +163,7 @@ mod tests {
     use super::*;
 
     const INTERVAL: Duration = Duration::from_millis(40);
+    const LADDER: EffortLadder = EffortLadder::VP8;
 
     fn control(latency: Latency) -> EffortControl {
         EffortControl::new(Preset::Auto, latency)
@@ -113,12 +174,12 @@ mod tests {
     fn run(control: &mut EffortControl, fastest: Duration, pictures: usize, allowed: Duration) -> (Effort, usize) {
         let mut late = 0;
         for _ in 0..pictures {
-            let level = control.level(INTERVAL);
-            let time = fastest.mul_f64(level.relative_time());
+            let level = control.level(LADDER, INTERVAL);
+            let time = fastest.mul_f64(LADDER.relative_time(level));
             late += usize::from(time > allowed.mul_f64(1.0 + 1e-9));
             control.on_coded(level, time);
         }
-        (control.level(INTERVAL), late)
+        (control.level(LADDER, INTERVAL), late)
     }
 
     #[test]
@@ -127,7 +188,7 @@ mod tests {
             let allowed = INTERVAL / share;
             for fastest in [1, 200, 1_000, 2_000, 4_000, 9_000, 30_000].map(Duration::from_micros) {
                 let (level, late) = run(&mut control(latency), fastest, 40, allowed);
-                let fits = |level: Effort| fastest.mul_f64(level.relative_time()) <= allowed;
+                let fits = |level: Effort| fastest.mul_f64(LADDER.relative_time(level)) <= allowed;
                 let next = Effort::new(level.level() + 1);
                 assert!(next == level || !fits(next), "{fastest:?} at {latency:?}: {level:?} is too low");
                 assert!(fits(level) || level == Effort::REAL_TIME, "{fastest:?} at {latency:?}: {level:?} is late");
@@ -154,12 +215,12 @@ mod tests {
         let mut control = control(Latency::Balanced);
         let mut late = 0;
         for _ in 0..300 {
-            let level = control.level(INTERVAL);
-            let time = Duration::from_millis(2).mul_f64(level.relative_time().powf(1.7));
+            let level = control.level(LADDER, INTERVAL);
+            let time = Duration::from_millis(2).mul_f64(LADDER.relative_time(level).powf(1.7));
             late += usize::from(time > INTERVAL / 4);
             control.on_coded(level, time);
         }
-        assert!(control.level(INTERVAL) >= Effort::new(5), "{:?}", control.level(INTERVAL));
+        assert!(control.level(LADDER, INTERVAL) >= Effort::new(5), "{:?}", control.level(LADDER, INTERVAL));
         assert!(late <= 300 / RECENT, "{late} pictures are late");
     }
 
@@ -168,7 +229,7 @@ mod tests {
         let mut control = control(Latency::Balanced);
         let (usual, _) = run(&mut control, Duration::from_micros(500), 40, INTERVAL);
         control.on_coded(usual, Duration::from_millis(300));
-        assert_eq!(control.level(INTERVAL), Effort::REAL_TIME);
+        assert_eq!(control.level(LADDER, INTERVAL), Effort::REAL_TIME);
         let climb = RECENT + usize::from(usual.level());
         let (after, _) = run(&mut control, Duration::from_micros(500), climb, INTERVAL);
         assert_eq!(after, usual);

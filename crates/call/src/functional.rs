@@ -12,7 +12,7 @@ use std::sync::Arc;
 use lockstep_control::FailureReason;
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::{Effort, MAX_QUANTIZER};
+use lockstep_vp8::MAX_QUANTIZER;
 
 use crate::codec::{Candidate, CodecTraits, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
@@ -39,14 +39,6 @@ const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
 const MIDDLE_QUANTIZER: u8 = 64;
 /// Finest quantizer of frames; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
-/// The same with a trellis, which drops coefficients. Frames at this index have no more error than frames at
-/// [`FINEST_USEFUL_QUANTIZER`] without it. `lab: 2026-11-effort`.
-const FINEST_TRELLIS_QUANTIZER: u8 = 2;
-
-/// Finest quantizer of frames at `effort`, or of a codec without effort levels.
-pub(crate) fn finest_quantizer(effort: Option<Effort>) -> u8 {
-    if effort.is_some_and(Effort::has_trellis) { FINEST_TRELLIS_QUANTIZER } else { FINEST_USEFUL_QUANTIZER }
-}
 
 /// Default number of passes to fit a picture.
 pub const FIT_PASSES: u8 = 3;
@@ -264,7 +256,7 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (mut parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         C::set_screen(&mut parameters, sharp.is_some());
         C::set_effort(&mut parameters, effort);
-        self.finest = finest_quantizer(C::traits(&parameters).has_effort.then_some(effort));
+        self.finest = C::traits(&parameters).efforts.finest_quantizer(effort);
         self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));

@@ -31,7 +31,7 @@ pub use announced::announced;
 pub use codec::{Candidate, Codec, CodecTraits, FunctionalCodec, PictureCodec, Vp8};
 pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
 pub use distribution::{DelayScores, Distribution, MAX_EXACT_VALUES, mean, quantile};
-pub use effort::Preset;
+pub use effort::{EffortLadder, EffortLevel, Preset};
 pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use external::{
     EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,

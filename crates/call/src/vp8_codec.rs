@@ -7,6 +7,8 @@ use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Arena, Content, Effort, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
 use crate::codec::{Candidate, Codec, CodecTraits, FunctionalCodec, Vp8};
+use crate::effort::{EffortLadder, EffortLevel};
+use crate::functional::FINEST_USEFUL_QUANTIZER;
 
 fn bytes(budget: ByteCount) -> usize {
     usize::try_from(budget.get()).unwrap_or(usize::MAX)
@@ -85,11 +87,34 @@ impl Codec for Vp8 {
     }
 }
 
+impl EffortLadder {
+    /// The levels of this project's VP8.
+    pub const VP8: Self = Self::new(&LEVELS);
+}
+
+/// Finest quantizer of frames whose coefficients a trellis drops. They have no more error than frames at
+/// [`FINEST_USEFUL_QUANTIZER`] without it. `lab: 2026-11-effort`.
+const FINEST_TRELLIS_QUANTIZER: u8 = 2;
+
+const LEVELS: [EffortLevel; Effort::QUALITY.level() as usize + 1] = {
+    let mut levels = [EffortLevel { relative_time: 1.0, finest_quantizer: FINEST_USEFUL_QUANTIZER }; _];
+    let mut level = 0;
+    while level < levels.len() {
+        let effort = Effort::new(level as u8);
+        levels[level].relative_time = effort.relative_time();
+        if effort.has_trellis() {
+            levels[level].finest_quantizer = FINEST_TRELLIS_QUANTIZER;
+        }
+        level += 1;
+    }
+    levels
+};
+
 impl FunctionalCodec for Vp8 {
     type Parameters = Parameters;
 
     fn traits(_parameters: &Parameters) -> CodecTraits {
-        CodecTraits { has_effort: true, ..CodecTraits::new(CodecId::VP8) }
+        CodecTraits { efforts: EffortLadder::VP8, ..CodecTraits::new(CodecId::VP8) }
     }
 
     fn set_screen(parameters: &mut Parameters, is_screen: bool) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::EncodeWork;
+use lockstep_call::{EffortLadder, EncodeWork};
 use lockstep_measure::Machine;
 use lockstep_vp8::Effort;
 
@@ -68,7 +68,7 @@ pub struct EncodeTime {
 }
 
 /// Times of one effort level at one picture size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LevelTimes {
     one_frame: Duration,
     first_pass: Duration,
@@ -78,12 +78,14 @@ struct LevelTimes {
 }
 
 /// Encode times of one call, which has one picture size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JobTimes {
     /// Times of [`Effort::REAL_TIME`].
     real_time: LevelTimes,
-    /// Times of [`Effort::QUALITY`].
+    /// Times of the slowest level.
     quality: LevelTimes,
+    /// Levels between them.
+    efforts: EffortLadder,
 }
 
 impl TimePoint {
@@ -138,6 +140,7 @@ impl EncodeTime {
         JobTimes {
             real_time: self.level_times(&self.real_time, pixels),
             quality: self.level_times(&self.quality, pixels),
+            efforts: EffortLadder::VP8,
         }
     }
 
@@ -145,7 +148,7 @@ impl EncodeTime {
     #[must_use]
     pub fn av1_job_times(&self, pixels: usize) -> JobTimes {
         let times = self.level_times(&self.av1, pixels);
-        JobTimes { real_time: times, quality: times }
+        JobTimes { real_time: times, quality: times, efforts: EffortLadder::NONE }
     }
 
     fn level_times(&self, points: &[TimePoint], pixels: usize) -> LevelTimes {
@@ -210,14 +213,14 @@ impl LevelTimes {
 }
 
 impl JobTimes {
-    /// Time of `work` at `effort`. Between the two measured levels it follows [`Effort::relative_time`].
+    /// Time of `work` at `effort`. Between the two measured levels it follows [`EffortLadder::time_share`].
     #[must_use]
     pub fn of(&self, work: EncodeWork, effort: Effort) -> Duration {
         let (fast, slow) = (self.real_time.of(work), self.quality.of(work));
         if effort == Effort::REAL_TIME {
             return fast;
         }
-        let share = (effort.relative_time() - 1.0) / (Effort::QUALITY.relative_time() - 1.0);
+        let share = self.efforts.time_share(effort);
         fast.mul_f64(1.0 - share) + slow.mul_f64(share)
     }
 
@@ -225,7 +228,7 @@ impl JobTimes {
     #[must_use]
     pub fn scaled_to(&self, work: EncodeWork, effort: Effort, time: Duration) -> Self {
         let factor = time.as_secs_f64() / self.of(work, effort).as_secs_f64().max(1e-9);
-        Self { real_time: self.real_time.scaled(factor), quality: self.quality.scaled(factor) }
+        Self { real_time: self.real_time.scaled(factor), quality: self.quality.scaled(factor), ..*self }
     }
 }
 

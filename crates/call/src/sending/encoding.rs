@@ -12,7 +12,6 @@ use super::budget::FrameBudget;
 use super::{Committed, SendingEnd};
 use crate::codec::{Candidate, Codec};
 use crate::encoder::{EncodeJob, FrameRequest, FrameStart, Menu};
-use crate::functional::finest_quantizer;
 use crate::narrow::NarrowPathShares;
 use crate::record::Outcome;
 use crate::screen::SharpBudget;
@@ -108,8 +107,8 @@ impl<C: Codec> SendingEnd<C> {
         let queued = self.in_flight().queued;
         let queue = self.path.view(now).bottleneck_queue.filter(|_| self.traits().is_bounded);
         let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
-        let has_effort = self.encoder.codec().has_effort;
-        let effort = if has_effort { self.effort.level(self.frame_interval) } else { self.effort.first_level() };
+        let efforts = self.encoder.codec().efforts;
+        let effort = self.effort.level(efforts, self.frame_interval);
         let request = FrameRequest {
             now,
             picture: &picture,
@@ -140,7 +139,7 @@ impl<C: Codec> SendingEnd<C> {
         };
         self.record(capture, |record| {
             record.encode_started_at = Some(now);
-            record.effort = has_effort.then(|| effort.level());
+            record.effort = (!efforts.is_empty()).then(|| effort.level());
         });
         self.encoding = Some(Encoding { capture, picture, source, sharp, effort, started_at: now, misdirected: false });
         Some(job.with_effort(effort))
@@ -224,7 +223,7 @@ impl<C: Codec> SendingEnd<C> {
             self.record(encoding.capture, |record| record.outcome = outcome);
             return;
         };
-        let finest = finest_quantizer(self.encoder.codec().has_effort.then_some(encoding.effort));
+        let finest = self.encoder.codec().efforts.finest_quantizer(encoding.effort);
         let limited_by =
             limited_by_encoder((candidate.quantizer, finest), candidate.size(), budget).unwrap_or(limited_by);
         let (capture, is_probe) = (encoding.capture, candidate.size() > affordable);

@@ -16,8 +16,8 @@ impl Effort {
 
     /// The level with this number; a larger one counts as [`Effort::QUALITY`].
     #[must_use]
-    pub fn new(level: u8) -> Self {
-        Self(level).min(Self::QUALITY)
+    pub const fn new(level: u8) -> Self {
+        if level < Self::QUALITY.0 { Self(level) } else { Self::QUALITY }
     }
 
     /// All levels, the fastest first.
@@ -27,20 +27,20 @@ impl Effort {
 
     /// Number of the level, from 0.
     #[must_use]
-    pub fn level(self) -> u8 {
+    pub const fn level(self) -> u8 {
         self.0
     }
 
     /// Time of a picture relative to [`Effort::REAL_TIME`], from 1, in the mean of several clips.
     #[must_use]
-    pub fn relative_time(self) -> f64 {
-        RELATIVE_TIMES[usize::from(self.0)]
+    pub const fn relative_time(self) -> f64 {
+        RELATIVE_TIMES[self.0 as usize]
     }
 
     /// Whether a trellis chooses levels. Frames of equal quantizers are then smaller and have more error.
     #[must_use]
-    pub fn has_trellis(self) -> bool {
-        Tools::of(self).trellis
+    pub const fn has_trellis(self) -> bool {
+        LEVELS[self.0 as usize].trellis
     }
 }
 
