@@ -74,7 +74,8 @@ fn measure(
     };
     let named_slots = !matches!(method, Method::Plain | Method::PlainWithoutOrderHints);
     let (width, height) = (pictures[0].width(), pictures[0].height());
-    let mut encoder = Encoder::new(library, &EncoderSettings { width, height, speed, tools, named_slots })?;
+    let mut encoder = Encoder::new(library, &EncoderSettings { width, height, tools, named_slots })?;
+    encoder.set_speed(speed)?;
     let (mut bytes, mut error, mut kept_time, mut other_time) = (0, 0.0, Duration::ZERO, Duration::ZERO);
     // Slots 0 and 1 alternate between the chain's head and the next one; 2 is for thrown-away candidates; 3 and 4 are
     // the long-term ones; `Late` rotates over eight.

@@ -158,8 +158,6 @@ pub struct EncoderSettings {
     pub width: usize,
     /// Picture height in luma samples.
     pub height: usize,
-    /// libaom's `cpu-used` in real time: 5 to 10, higher is faster.
-    pub speed: u8,
     /// Tools that may be used.
     pub tools: Tools,
     /// Whether the caller chooses slots with [`Encoder::encode`]. Otherwise libaom chooses, as it does for a call.
@@ -206,6 +204,7 @@ pub struct Encoder {
     context: OwnedContext,
     configuration: Box<Configuration>,
     settings: EncoderSettings,
+    speed: Option<u8>,
     sequence: Option<Sequence>,
     /// Time of the next picture, in ticks: libaom requires increasing times.
     next: i64,
@@ -222,15 +221,14 @@ fn within(what: &'static str, value: u8, most: u8) -> Result<c_int, Av1Error> {
 }
 
 impl Encoder {
-    /// Creates an encoder that has coded no picture.
+    /// Creates an encoder that has coded no picture, at the highest speed.
     ///
     /// # Errors
-    /// If the size or the speed is invalid, libaom refuses the settings, or its interface is unsupported.
+    /// If the size is invalid, libaom refuses the settings, or its interface is unsupported.
     pub fn new(library: &EncoderLibrary, settings: &EncoderSettings) -> Result<Self, Av1Error> {
         if !(1..=MAX_SIDE).contains(&settings.width) || !(1..=MAX_SIDE).contains(&settings.height) {
             return Err(Av1Error::Size(settings.width, settings.height));
         }
-        let speed = within("speed", settings.speed, MAX_SPEED)?;
         let functions = &library.0;
         // SAFETY: the structure consists of integers, for which zeros are valid.
         let mut configuration: Box<Configuration> = Box::new(unsafe { std::mem::zeroed() });
@@ -258,14 +256,14 @@ impl Encoder {
         }
         library.check("create an encoder", status)?;
         let context = OwnedContext { context, library: library.clone() };
-        let mut encoder = Self { context, configuration, settings: *settings, sequence: None, next: 0 };
+        let mut encoder = Self { context, configuration, settings: *settings, speed: None, sequence: None, next: 0 };
         if settings.named_slots {
             // Otherwise libaom 3.6 also writes slot 0 about every 75 frames (lab: 2026-11-av1-slots). It would also
             // search for scene changes between the candidates of one picture.
             encoder.control("leave rate control to the caller", SET_EXTERNAL_RATE_CONTROL, 1)?;
         }
+        encoder.set_speed(MAX_SPEED)?;
         let tools = settings.tools;
-        encoder.control("set cpu-used", SET_CPU_USED, speed)?;
         encoder.control("turn off adaptive quantizers", SET_AQ_MODE, 0)?;
         encoder.control("turn off quantizers of blocks", SET_DELTAQ_MODE, 0)?;
         encoder.control("turn off global motion", SET_ENABLE_GLOBAL_MOTION, 0)?;
@@ -280,6 +278,18 @@ impl Encoder {
         let library = self.context.library.clone();
         // SAFETY: each control in use takes one `int`.
         library.check(what, unsafe { (library.0.control)(&mut *self.context.context, id, value) })
+    }
+
+    /// Sets libaom's `cpu-used` in real time of the frames that follow: 5 to 10, higher is faster.
+    ///
+    /// # Errors
+    /// If libaom refuses the speed.
+    pub fn set_speed(&mut self, speed: u8) -> Result<(), Av1Error> {
+        if self.speed != Some(speed) {
+            self.control("set cpu-used", SET_CPU_USED, within("speed", speed, MAX_SPEED)?)?;
+            self.speed = Some(speed);
+        }
+        Ok(())
     }
 
     fn set_quantizer(&mut self, quantizer: u8) -> Result<(), Av1Error> {

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockstep_call::{Candidate, Codec, CodecTraits, FunctionalCodec};
+use lockstep_call::{
+    Candidate, Codec, CodecTraits, EffortLadder, EffortLevel, FINEST_USEFUL_QUANTIZER, FunctionalCodec,
+};
 use lockstep_control::{Failure, FailureReason};
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
@@ -17,9 +19,18 @@ use crate::header::SLOTS;
 use crate::slotted_decoder::SlottedDecoder;
 use crate::slotted_encoder::{SlottedEncoder, WrittenSlot};
 
-/// libaom's `cpu-used` of calls: 6 takes three times as long for 10 % fewer bits, 10 a quarter less for 15 % more.
-/// `lab: 2026-11-av1-slots`.
-const SPEED: u8 = 7;
+/// libaom's `cpu-used` at each effort level. 8 and 9 save fewer bits for their time. `lab: 2026-11-av1-slots`.
+const SPEEDS: [u8; EFFORT_LEVELS.len()] = [10, 7, 6, 5];
+/// Times of the levels. `lab: 2026-11-av1-slots`.
+const EFFORT_LEVELS: [EffortLevel; 4] = [level(1.0), level(1.25), level(3.2), level(6.7)];
+
+/// Level that is worth the time of a frame interval: it saves most bits for its time. `lab: 2026-11-av1-slots`.
+const USUAL_EFFORT: Effort = Effort::new(1);
+
+const fn level(relative_time: f64) -> EffortLevel {
+    EffortLevel { relative_time, finest_quantizer: FINEST_USEFUL_QUANTIZER }
+}
+
 /// Most candidates of one picture, each in a slot.
 pub const MAX_CANDIDATES: usize = 3;
 /// Most states of sent frames: the slots that candidates leave.
@@ -53,6 +64,9 @@ fn index_of(quantizer: u8) -> u8 {
 pub enum Av1 {}
 
 impl Av1 {
+    /// Effort levels of the encoder.
+    pub const EFFORTS: EffortLadder = EffortLadder::new(&EFFORT_LEVELS).with_usual(USUAL_EFFORT);
+
     /// Checks that both libraries can be loaded.
     ///
     /// # Errors
@@ -85,15 +99,29 @@ struct Slotted {
 
 /// What decodes units.
 enum UnitDecoder {
-    /// dav1d, once it is loaded, with its limit of luma samples.
-    Dav1d(Option<(usize, Decoder)>),
+    /// dav1d, once it is needed.
+    Dav1d {
+        /// The loaded library.
+        library: Option<DecoderLibrary>,
+        /// The decoder, with its limit of luma samples.
+        decoder: Option<(usize, Decoder)>,
+    },
     /// The arena's owner, with the pictures of the next frame.
     Owner(VecDeque<Picture>),
 }
 
 impl Default for UnitDecoder {
     fn default() -> Self {
-        Self::Dav1d(None)
+        Self::Dav1d { library: None, decoder: None }
+    }
+}
+
+impl UnitDecoder {
+    /// Loads dav1d, unless it is loaded or the owner decodes. Returns whether frames can be decoded.
+    fn is_ready(&mut self) -> bool {
+        let Self::Dav1d { library, .. } = self else { return true };
+        *library = library.take().or_else(|| DecoderLibrary::open().ok());
+        library.is_some()
     }
 }
 
@@ -145,14 +173,17 @@ impl Slotted {
     /// Decodes a frame that claims to start from the state `source`.
     fn decode(&mut self, source: StateId, frame: &[u8], pixel_limit: usize) -> Option<(StateId, Picture)> {
         let Self { decoder, units, .. } = self;
+        if !units.is_ready() {
+            return None;
+        }
         match units {
-            UnitDecoder::Dav1d(made) => {
+            UnitDecoder::Dav1d { library, decoder: made } => {
                 let present = made.take().filter(|(limit, _)| *limit == pixel_limit);
                 let mut dav1d = match present {
                     Some((_, dav1d)) => dav1d,
                     None => {
                         *decoder = SlottedDecoder::default();
-                        Decoder::new(&DecoderLibrary::open().ok()?, pixel_limit).ok()?
+                        Decoder::new(library.as_ref()?, pixel_limit).ok()?
                     }
                 };
                 let decoded = decoder.decode(source, frame, pixel_limit, |unit| dav1d.decode(unit).ok());
@@ -167,6 +198,8 @@ impl Slotted {
 /// Coding parameters except the quantizer.
 #[derive(Debug, Clone, Default)]
 pub struct Av1Parameters {
+    /// Effort level; one above the slowest of [`Av1::EFFORTS`] counts as that.
+    pub effort: Effort,
     /// Takes the error if libaom cannot be loaded or refuses a picture, which is not sent then.
     pub failure: Failure,
 }
@@ -177,19 +210,20 @@ pub struct Av1Analysis {
     arena: Av1Arena,
     source: Av1State,
     picture: Picture,
-    failure: Failure,
+    parameters: Av1Parameters,
 }
 
 impl Av1Analysis {
     /// Codes the picture with one of libaom's quantizers.
     fn code(&self, quantizer: u8) -> Candidate<Av1> {
         let mut slotted = self.arena.lock();
+        let speed = SPEEDS[usize::from(Av1::EFFORTS.nearest(self.parameters.effort).level())];
         let coded = slotted
             .encoder()
-            .and_then(|encoder| encoder.encode(&self.picture, self.source.written.as_ref(), SPEED, quantizer));
+            .and_then(|encoder| encoder.encode(&self.picture, self.source.written.as_ref(), speed, quantizer));
         let (frame, state) = coded.map_or_else(
             |error| {
-                self.failure.set(Box::new(error));
+                self.parameters.failure.set(Box::new(error));
                 // No receiver accepts an empty frame.
                 (Vec::new(), Av1State { name: StateId(u64::MAX), written: None })
             },
@@ -250,7 +284,7 @@ impl Codec for Av1 {
     }
 
     fn accepts(arena: &mut Av1Arena, codec: CodecId) -> bool {
-        codec == CodecId::AV1 && (matches!(arena.lock().units, UnitDecoder::Owner(_)) || DecoderLibrary::open().is_ok())
+        codec == CodecId::AV1 && arena.lock().units.is_ready()
     }
 
     fn pack(datagram: Datagram) -> Vec<u8> {
@@ -266,7 +300,7 @@ impl FunctionalCodec for Av1 {
     type Parameters = Av1Parameters;
 
     fn traits(_parameters: &Av1Parameters) -> CodecTraits {
-        CodecTraits { max_states: MAX_STATES, ..CodecTraits::new(CodecId::AV1) }
+        CodecTraits { efforts: Self::EFFORTS, max_states: MAX_STATES, ..CodecTraits::new(CodecId::AV1) }
     }
 
     fn check(parameters: &Av1Parameters) -> Result<(), FailureReason> {
@@ -275,7 +309,9 @@ impl FunctionalCodec for Av1 {
 
     fn set_screen(_parameters: &mut Av1Parameters, _is_screen: bool) {}
 
-    fn set_effort(_parameters: &mut Av1Parameters, _effort: Effort) {}
+    fn set_effort(parameters: &mut Av1Parameters, effort: Effort) {
+        parameters.effort = effort;
+    }
 
     fn luma_samples(_parameters: &Av1Parameters, picture: &Picture) -> usize {
         picture.width() * picture.height()
@@ -286,7 +322,7 @@ impl FunctionalCodec for Av1 {
             arena: arena.clone(),
             source: state.clone(),
             picture: picture.clone(),
-            failure: parameters.failure.clone(),
+            parameters: parameters.clone(),
         }
     }
 

@@ -34,7 +34,7 @@ struct Start {
 /// libaom with a state in each slot.
 pub(crate) struct SlottedEncoder {
     library: EncoderLibrary,
-    /// The encoder for the present size and speed.
+    /// The encoder for the present size.
     encoder: Option<(EncoderSettings, Encoder)>,
     slots: [Weak<WrittenSlot>; SLOTS as usize],
     /// Number of frames so far, thrown-away ones included.
@@ -111,8 +111,8 @@ impl SlottedEncoder {
         quantizer: u8,
     ) -> Result<(Vec<u8>, Arc<WrittenSlot>), Av1Error> {
         let (width, height) = (picture.width(), picture.height());
-        let settings = EncoderSettings { width, height, speed, tools: Tools::default(), named_slots: true };
-        self.encoder(settings)?;
+        let settings = EncoderSettings { width, height, tools: Tools::default(), named_slots: true };
+        self.encoder(settings)?.set_speed(speed)?;
         let source = source.and_then(|source| Some((self.slot_of(source)?, source.name)));
         let (base, source_name) = match source {
             Some(source) => {

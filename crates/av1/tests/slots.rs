@@ -135,10 +135,12 @@ struct Simulation {
     /// Temporal units that dav1d decoded, and hashes of their pictures.
     received: Vec<(Vec<u8>, u64)>,
     counts: Counts,
+    /// Speeds of candidates.
+    speeds: &'static [u8],
 }
 
 impl Simulation {
-    fn new(encoder: Encoder, decoder: Decoder, seed: u64) -> Self {
+    fn new(encoder: Encoder, decoder: Decoder, speeds: &'static [u8], seed: u64) -> Self {
         Self {
             encoder,
             decoder,
@@ -153,6 +155,7 @@ impl Simulation {
             delay: 3,
             received: Vec::new(),
             counts: Counts::default(),
+            speeds,
         }
     }
 
@@ -236,6 +239,8 @@ impl Simulation {
         let kept = self.random.random_range(0..2);
         let mut frame = None;
         for (index, slot) in writes.into_iter().enumerate() {
+            let speed = self.speeds[self.random.random_range(0..self.speeds.len())];
+            self.encoder.set_speed(speed).unwrap();
             let quantizer = self.random.random_range(8..=60);
             let coding = Coding { base, second, writes: Some(slot), quantizer };
             let coded = self.encoder.encode(&now, &coding).unwrap();
@@ -306,23 +311,23 @@ impl Simulation {
 /// Simulates a call of `frames` pictures.
 fn simulate(
     (encoder, decoder): &(EncoderLibrary, DecoderLibrary),
-    speed: u8,
+    speeds: &'static [u8],
     tools: Tools,
     frames: usize,
     seed: u64,
 ) -> Result<Simulation, Failure> {
-    let settings = EncoderSettings { width: WIDTH, height: HEIGHT, speed, tools, named_slots: true };
+    let settings = EncoderSettings { width: WIDTH, height: HEIGHT, tools, named_slots: true };
     let encoder = Encoder::new(encoder, &settings).unwrap();
-    let mut simulation = Simulation::new(encoder, Decoder::new(decoder, DEFAULT_PIXEL_LIMIT).unwrap(), seed);
+    let mut simulation = Simulation::new(encoder, Decoder::new(decoder, DEFAULT_PIXEL_LIMIT).unwrap(), speeds, seed);
     for time in 0..frames {
         simulation.step(time)?;
     }
     Ok(simulation)
 }
 
-fn check(speed: u8, frames: usize, seed: u64) {
+fn check(speeds: &'static [u8], frames: usize, seed: u64) {
     let Some(libraries) = libraries() else { return };
-    let simulation = simulate(&libraries, speed, Tools::default(), frames, seed);
+    let simulation = simulate(&libraries, speeds, Tools::default(), frames, seed);
     let counts = simulation.map_or_else(|failure| panic!("{failure}"), |simulation| simulation.counts);
     eprintln!("{counts:?}");
     assert_eq!(counts.decoded + counts.lost + counts.undecodable, frames);
@@ -333,26 +338,37 @@ fn check(speed: u8, frames: usize, seed: u64) {
 
 #[test]
 fn pictures_are_equal_under_loss_and_menus() {
-    check(9, 300, 51);
+    check(&[9], 300, 51);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn marathon_of_10_000_frames_has_equal_pictures() {
-    check(9, 10_000, 51);
+    check(&[9], 10_000, 51);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn marathon_of_10_000_frames_at_top_speed_has_equal_pictures() {
-    check(10, 10_000, 52);
+    check(&[10], 10_000, 52);
+}
+
+#[test]
+fn pictures_are_equal_if_the_speed_changes() {
+    check(&[5, 6, 7, 10], 300, 53);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn marathon_of_10_000_frames_at_many_speeds_has_equal_pictures() {
+    check(&[5, 6, 7, 8, 9, 10], 10_000, 54);
 }
 
 /// What arrives is an AV1 stream: other decoders know nothing of losses.
 #[test]
 fn decoders_of_ffmpeg_decode_what_arrives() {
     let Some(libraries) = libraries() else { return };
-    let simulation = simulate(&libraries, 9, Tools::default(), 200, 7).unwrap_or_else(|failure| panic!("{failure}"));
+    let simulation = simulate(&libraries, &[9], Tools::default(), 200, 7).unwrap_or_else(|failure| panic!("{failure}"));
     let stream: Vec<u8> = simulation.received.iter().flat_map(|(unit, _)| unit.clone()).collect();
     let path = std::env::temp_dir().join(format!("lockstep-av1-{}.obu", std::process::id()));
     std::fs::write(&path, stream).unwrap();
@@ -383,8 +399,9 @@ fn motion_vectors_of_a_written_slot_break_the_property() {
     let Some((encoder, decoder)) = libraries() else { return };
     for reference_vectors in [false, true] {
         let tools = Tools { order_hints: true, reference_vectors, error_resilient: false };
-        let settings = EncoderSettings { width: WIDTH, height: HEIGHT, speed: 9, tools, named_slots: true };
+        let settings = EncoderSettings { width: WIDTH, height: HEIGHT, tools, named_slots: true };
         let mut encoder = Encoder::new(&encoder, &settings).unwrap();
+        encoder.set_speed(9).unwrap();
         let mut decoder = Decoder::new(&decoder, DEFAULT_PIXEL_LIMIT).unwrap();
         decoder.decode(&encoder.encode_key(&picture(51, 0), 30).unwrap().data).unwrap();
         for slot in 2..SLOTS {
@@ -413,8 +430,9 @@ fn motion_vectors_of_a_written_slot_break_the_property() {
 fn internal_rate_control_writes_another_slot() {
     let Some((encoder, _)) = libraries() else { return };
     for named_slots in [false, true] {
-        let settings = EncoderSettings { width: WIDTH, height: HEIGHT, speed: 9, tools: Tools::default(), named_slots };
+        let settings = EncoderSettings { width: WIDTH, height: HEIGHT, tools: Tools::default(), named_slots };
         let mut encoder = Encoder::new(&encoder, &settings).unwrap();
+        encoder.set_speed(9).unwrap();
         encoder.encode_key(&picture(1, 0), 50).unwrap();
         let mut others = Vec::new();
         for time in 1..=250 {
@@ -435,13 +453,13 @@ fn internal_rate_control_writes_another_slot() {
 #[ignore = "prints a table for docs/lab"]
 fn marathon_of_tools_that_read_other_slots() {
     let Some(libraries) = libraries() else { return };
-    for speed in [6, 7, 8, 9, 10] {
+    for speed in [&[6], &[7], &[8], &[9], &[10]] {
         for (order_hints, reference_vectors) in [(false, false), (true, false), (true, true)] {
             for error_resilient in [false, true] {
                 let tools = Tools { order_hints, reference_vectors, error_resilient };
                 match simulate(&libraries, speed, tools, 600, 51) {
-                    Ok(simulation) => println!("speed {speed}, {tools:?}: equal: {:?}", simulation.counts),
-                    Err(failure) => println!("speed {speed}, {tools:?}: {failure}"),
+                    Ok(simulation) => println!("speed {speed:?}, {tools:?}: equal: {:?}", simulation.counts),
+                    Err(failure) => println!("speed {speed:?}, {tools:?}: {failure}"),
                 }
             }
         }

@@ -5,6 +5,8 @@
 //! frame interval, latency ──────────────> allowance ─────────────────────────────┘
 //! ```
 //!
+//! The allowance of the usual level and those below it is a frame interval. VP8's usual level is the fastest one.
+//!
 //! A coding time is measured from the start of a picture's first job to its decision. So it contains all passes of the
 //! picture, and the time that other programs take from the encoder. In virtual time it follows the model of encode
 //! times, so simulations stay deterministic.
@@ -28,35 +30,50 @@ pub struct EffortLevel {
 
 /// The effort levels of a codec: level 0 is the fastest, and times rise.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct EffortLadder(&'static [EffortLevel]);
+pub struct EffortLadder {
+    levels: &'static [EffortLevel],
+    usual: Effort,
+}
 
 impl EffortLadder {
     /// The ladder of codecs without levels.
-    pub const NONE: Self = Self(&[]);
+    pub const NONE: Self = Self::new(&[]);
 
-    /// A ladder of `levels`, the fastest first.
+    /// A ladder of `levels`, the fastest first, which is also the usual one.
     #[must_use]
     pub const fn new(levels: &'static [EffortLevel]) -> Self {
-        Self(levels)
+        Self { levels, usual: Effort::REAL_TIME }
+    }
+
+    /// The ladder with another usual level. [`Preset::Auto`] chooses a lower one only if pictures would take longer
+    /// than a frame interval.
+    #[must_use]
+    pub const fn with_usual(self, usual: Effort) -> Self {
+        Self { usual, ..self }
     }
 
     /// Whether the codec has no levels.
     #[must_use]
     pub fn is_empty(self) -> bool {
-        self.0.is_empty()
+        self.levels.is_empty()
     }
 
     /// `effort`, or the slowest level if the ladder is shorter. Without levels it is `effort`.
     #[must_use]
     pub fn nearest(self, effort: Effort) -> Effort {
-        match self.0.len() {
+        match self.levels.len() {
             0 => effort,
             levels => effort.min(Effort::new((levels - 1) as u8)),
         }
     }
 
+    /// The levels, the fastest first.
+    pub fn levels(self) -> impl Iterator<Item = Effort> {
+        Effort::all().take(self.levels.len())
+    }
+
     fn get(self, effort: Effort) -> Option<&'static EffortLevel> {
-        self.0.get(usize::from(self.nearest(effort).level()))
+        self.levels.get(usize::from(self.nearest(effort).level()))
     }
 
     /// Time of a picture relative to the fastest level, from 1.
@@ -133,7 +150,8 @@ impl EffortControl {
                 let allowed = allowance(self.latency, frame_interval).as_secs_f64();
                 // Relative times depend on the pictures, so each level is measured before the next one is tried.
                 let next = ladder.nearest(Effort::new(last.level() + 1));
-                let fits = |effort: &Effort| *effort <= next && ladder.relative_time(*effort) * slowest <= allowed;
+                let most = |effort| if effort > ladder.usual { allowed } else { frame_interval.as_secs_f64() };
+                let fits = |&effort: &Effort| effort <= next && ladder.relative_time(effort) * slowest <= most(effort);
                 Effort::all().rev().find(fits).unwrap_or_default()
             }
             (preset, _) => ladder.nearest(preset.first_level()),
@@ -149,7 +167,7 @@ impl EffortControl {
     }
 }
 
-/// Coding time that a latency allows, as a share of the frame interval.
+/// Coding time that a latency allows above the usual level, as a share of the frame interval.
 fn allowance(latency: Latency, frame_interval: Duration) -> Duration {
     match latency {
         Latency::Low => frame_interval / 8,
@@ -233,6 +251,37 @@ mod tests {
         let climb = RECENT + usize::from(usual.level());
         let (after, _) = run(&mut control, Duration::from_micros(500), climb, INTERVAL);
         assert_eq!(after, usual);
+    }
+
+    #[test]
+    fn short_ladder_ends_at_its_slowest_level() {
+        const LEVELS: [EffortLevel; 2] = [
+            EffortLevel { relative_time: 1.0, finest_quantizer: 4 },
+            EffortLevel { relative_time: 1.5, finest_quantizer: 4 },
+        ];
+        let short = EffortLadder::new(&LEVELS);
+        let mut control = control(Latency::Balanced);
+        for _ in 0..40 {
+            control.on_coded(control.level(short, INTERVAL), Duration::from_micros(100));
+        }
+        assert_eq!(control.level(short, INTERVAL), Effort::new(1));
+        assert_eq!(control.level(EffortLadder::NONE, INTERVAL), Effort::REAL_TIME);
+        let fixed = EffortControl::new(Preset::QUALITY, Latency::Balanced);
+        assert_eq!(fixed.level(short, INTERVAL), Effort::new(1));
+        assert_eq!(fixed.level(EffortLadder::NONE, INTERVAL), Effort::QUALITY);
+    }
+
+    #[test]
+    fn level_stays_usual_until_pictures_take_an_interval() {
+        let ladder = LADDER.with_usual(Effort::new(4));
+        for (fastest, expected) in [(1, 9), (5, 5), (28, 4), (30, 2), (39, 0), (90, 0)] {
+            let (mut control, mut level) = (control(Latency::Balanced), Effort::REAL_TIME);
+            for _ in 0..40 {
+                level = control.level(ladder, INTERVAL);
+                control.on_coded(level, Duration::from_millis(fastest).mul_f64(ladder.relative_time(level)));
+            }
+            assert_eq!(level, Effort::new(expected), "{fastest} ms");
+        }
     }
 
     #[test]

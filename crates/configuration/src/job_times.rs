@@ -1,5 +1,6 @@
 //! Durations of a call's jobs in virtual time.
 
+use lockstep_av1::Av1;
 use lockstep_call::EncodeWork;
 use lockstep_measure::CodingTimes;
 use lockstep_sim::{EncodeTime, JobTimes};
@@ -24,7 +25,7 @@ impl ControlSettings {
     /// Job times of `model` for pictures of `pixels` luma samples with the codec of these settings.
     pub(crate) fn measured_times(&self, model: &EncodeTime, pixels: usize) -> JobTimes {
         match self.codec {
-            CodecKind::Av1 => model.av1_job_times(pixels),
+            CodecKind::Av1 => model.av1_job_times(pixels, Av1::EFFORTS),
             CodecKind::Functional | CodecKind::Conventional => model.job_times(pixels),
         }
     }

@@ -107,7 +107,7 @@ impl CallSettings {
 
     /// Coding with pixels and the codec of these settings; the sound plays into `sink`.
     pub(crate) fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8OrAv1>> {
-        if self.control.codec == CodecKind::Av1 && self.encode_time.model.av1.is_empty() {
+        if self.control.codec == CodecKind::Av1 && !self.encode_time.model.has_av1() {
             bail!("codec av1: the encode times contain none of AV1; `lockstep bench encode-time` measures them");
         }
         self.coding_by(|format| self.control.encoder(format.frame_interval()), self.control.first_work(), sink)

@@ -23,7 +23,7 @@ pub enum EncodeTimeError {
     /// A time is out of range.
     #[error("encode times: {preset} at {pixels} pixels: {field} = {value} is out of range")]
     Number {
-        /// Name of the preset, or `av1`.
+        /// Codec and preset.
         preset: &'static str,
         /// Picture size, luma samples.
         pixels: u32,
@@ -58,13 +58,16 @@ pub struct EncodeTime {
     pub machine: Machine,
     /// Clip that was coded, as given on the command line.
     pub clip: String,
-    /// Times of [`Effort::REAL_TIME`], by rising picture size.
+    /// Times of VP8 at [`Effort::REAL_TIME`], by rising picture size.
     pub real_time: Vec<TimePoint>,
-    /// Times of [`Effort::QUALITY`], by rising picture size.
+    /// Times of VP8 at [`Effort::QUALITY`], by rising picture size.
     pub quality: Vec<TimePoint>,
-    /// Times of AV1, by rising picture size; empty if they were not measured.
+    /// Times of AV1's fastest level, by rising picture size; empty if they were not measured.
     #[serde(default)]
-    pub av1: Vec<TimePoint>,
+    pub av1_real_time: Vec<TimePoint>,
+    /// Times of AV1's slowest level, by rising picture size.
+    #[serde(default)]
+    pub av1_quality: Vec<TimePoint>,
 }
 
 /// Times of one effort level at one picture size.
@@ -80,7 +83,7 @@ struct LevelTimes {
 /// Encode times of one call, which has one picture size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JobTimes {
-    /// Times of [`Effort::REAL_TIME`].
+    /// Times of the fastest level.
     real_time: LevelTimes,
     /// Times of the slowest level.
     quality: LevelTimes,
@@ -116,7 +119,8 @@ impl EncodeTime {
     pub fn from_json(text: &str) -> Result<Self, EncodeTimeError> {
         let model: Self = serde_json::from_str(text)?;
         let presets = [("preset real-time", &model.real_time), ("preset quality", &model.quality)];
-        let measured_av1 = (!model.av1.is_empty()).then_some(("av1", &model.av1));
+        let av1 = [("av1 real-time", &model.av1_real_time), ("av1 quality", &model.av1_quality)];
+        let measured_av1 = av1.into_iter().filter(|_| model.has_av1());
         for (preset, points) in presets.into_iter().chain(measured_av1) {
             let rising = points.windows(2).all(|pair| pair[0].pixels < pair[1].pixels);
             if !rising || points.first().is_none_or(|first| first.pixels == 0) {
@@ -144,11 +148,20 @@ impl EncodeTime {
         }
     }
 
-    /// Times of AV1, as [`EncodeTime::job_times`]; they are the same at all levels.
+    /// Whether times of AV1 were measured.
     #[must_use]
-    pub fn av1_job_times(&self, pixels: usize) -> JobTimes {
-        let times = self.level_times(&self.av1, pixels);
-        JobTimes { real_time: times, quality: times, efforts: EffortLadder::NONE }
+    pub fn has_av1(&self) -> bool {
+        !self.av1_real_time.is_empty() || !self.av1_quality.is_empty()
+    }
+
+    /// Times of AV1 with these effort levels, as [`EncodeTime::job_times`].
+    #[must_use]
+    pub fn av1_job_times(&self, pixels: usize, efforts: EffortLadder) -> JobTimes {
+        JobTimes {
+            real_time: self.level_times(&self.av1_real_time, pixels),
+            quality: self.level_times(&self.av1_quality, pixels),
+            efforts,
+        }
     }
 
     fn level_times(&self, points: &[TimePoint], pixels: usize) -> LevelTimes {
@@ -236,6 +249,8 @@ impl JobTimes {
 mod tests {
     use proptest::prelude::*;
 
+    use lockstep_call::EffortLevel;
+
     use super::*;
 
     const ALL: [EncodeWork; 5] = [
@@ -261,6 +276,25 @@ mod tests {
         let time = |work| small.of(work, Effort::REAL_TIME);
         assert!(time(EncodeWork::SerialMenu) > time(EncodeWork::OneFrame));
         assert!(time(EncodeWork::FirstPass) > time(EncodeWork::LaterPass));
+    }
+
+    #[test]
+    fn times_of_av1_follow_the_ladder_of_its_codec() {
+        const LEVELS: [EffortLevel; 3] = [
+            EffortLevel { relative_time: 1.0, finest_quantizer: 4 },
+            EffortLevel { relative_time: 2.0, finest_quantizer: 4 },
+            EffortLevel { relative_time: 5.0, finest_quantizer: 4 },
+        ];
+        let mut model = EncodeTime::built_in().unwrap();
+        let point = TimePoint { pixels: 100, ..model.real_time[0] };
+        model.av1_real_time = vec![TimePoint { first_pass_ms: 10.0, ..point }];
+        model.av1_quality = vec![TimePoint { first_pass_ms: 50.0, ..point }];
+        let times = model.av1_job_times(100, EffortLadder::new(&LEVELS));
+        let time = |level| times.of(EncodeWork::FirstPass, Effort::new(level)).as_millis();
+        assert_eq!([0, 1, 2, 9].map(time), [10, 20, 50, 50]);
+        model.av1_quality.clear();
+        let error = EncodeTime::from_json(&serde_json::to_string(&model).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("av1 quality: expected at least one picture size"), "{error}");
     }
 
     #[test]
@@ -308,7 +342,7 @@ mod tests {
                 .collect();
             let machine = Machine { processor: String::new(), cores: 1 };
             let (clip, real_time, quality) = (String::new(), points.clone(), points.clone());
-            let model = EncodeTime { machine, clip, real_time, quality, av1: points };
+            let model = EncodeTime { machine, clip, real_time, quality, av1_real_time: points.clone(), av1_quality: points };
             if let Ok(model) = EncodeTime::from_json(&serde_json::to_string(&model).unwrap()) {
                 let times = model.job_times(pixels);
                 let time = |work| times.of(work, Effort::QUALITY);

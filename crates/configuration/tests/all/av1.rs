@@ -1,10 +1,9 @@
 //! Calls over AV1, where libaom and dav1d are installed.
 
-use lockstep_av1::Av1;
-use lockstep_av1::Vp8OrAv1;
+use lockstep_av1::{Av1, Vp8OrAv1};
 use lockstep_call::{ReceivingEnd, SendingEnd, SerialMenu, Vp8};
-use lockstep_configuration::{CallArguments, CallSettings, ControlSettings, simulate};
-use lockstep_measure::CallReport;
+use lockstep_configuration::{CallArguments, CallSettings, ControlSettings, Observers, simulate, simulate_with};
+use lockstep_measure::{CallReport, KeptFrames};
 use lockstep_media::{FrameRate, GeneratedClip, VideoFormat};
 use lockstep_units::Timestamp;
 
@@ -57,6 +56,26 @@ fn two_way_calls_have_a_codec_each() {
     let Some(report) = report(&[("two_way", "true"), ("seconds", "2")]) else { return };
     assert!(report.opposite.is_some());
     assert_eq!(report.counters["decoder"]["mismatched"], 0);
+}
+
+/// The effort levels of a call's frames; none without the libraries.
+fn levels(words: &[(&str, &str)]) -> Option<Vec<u8>> {
+    Av1::check_libraries().inspect_err(|error| eprintln!("skipped: {error}")).ok()?;
+    let kept = KeptFrames::default();
+    let observers = Observers::of_frames(Box::new(kept.clone()));
+    simulate_with(&given(words).settings().unwrap(), None, observers, |_| Ok(())).unwrap();
+    Some(kept.take().iter().filter_map(|frame| frame.record.effort).collect())
+}
+
+#[test]
+fn effort_of_av1_follows_the_time_there_is() {
+    let Some(slow) = levels(&[("encode_ms", "40"), ("preset", "auto")]) else { return };
+    assert!(slow.len() > 50 && slow.iter().all(|&level| level == 0), "{slow:?}");
+    let fast = levels(&[("encode_ms", "1"), ("preset", "auto")]).unwrap();
+    let highest = Av1::EFFORTS.levels().count() as u8 - 1;
+    assert_eq!((fast.first(), fast.iter().max(), fast.last()), (Some(&0), Some(&highest), Some(&highest)));
+    let fixed = levels(&[("preset", "quality")]).unwrap();
+    assert!(fixed.len() > 50 && fixed.iter().all(|&level| level == highest), "{fixed:?}");
 }
 
 #[test]

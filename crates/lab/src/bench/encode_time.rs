@@ -163,7 +163,8 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
     }
     sizes.sort_by_key(|(width, height)| width * height);
     sizes.dedup_by_key(|(width, height)| *width * *height);
-    let (mut real_time, mut quality, mut av1) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut real_time, mut quality) = (Vec::new(), Vec::new());
+    let (mut av1_real_time, mut av1_quality) = (Vec::new(), Vec::new());
     let has_av1 = Av1::check_libraries().inspect_err(|error| eprint_line!("skipped av1: {error}")).is_ok();
     let mut progress = Progress::new("measure", sizes.len() as u64);
     for size in sizes {
@@ -182,17 +183,20 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
         }
         if has_av1 {
             let parameters = Av1Parameters::default();
-            av1.push(measure::<Av1>(&parameters, Effort::REAL_TIME, &pictures).with_context(of)?);
+            for (effort, points) in [(Effort::REAL_TIME, &mut av1_real_time), (Effort::QUALITY, &mut av1_quality)] {
+                points.push(measure::<Av1>(&parameters, effort, &pictures).with_context(of)?);
+            }
             parameters.failure.check().map_err(anyhow::Error::from_boxed).with_context(of)?;
         }
         progress.update(real_time.len() as u64, &name);
     }
     progress.finish();
-    let model = EncodeTime { machine: machine(), clip: arguments.clip.clone(), real_time, quality, av1 };
+    let model =
+        EncodeTime { machine: machine(), clip: arguments.clip.clone(), real_time, quality, av1_real_time, av1_quality };
     let model = EncodeTime::from_json(&serde_json::to_string(&model)?)?;
     print_line!("{}, {} cores, milliseconds a picture:", model.machine.processor, model.machine.cores);
     print_line!(
-        "{:<11}{:>10}{:>11}{:>12}{:>12}{:>13}",
+        "{:<14}{:>10}{:>11}{:>12}{:>12}{:>13}",
         "preset",
         "pixels",
         "one frame",
@@ -200,10 +204,16 @@ pub(super) fn run(arguments: &EncodeTimeArguments) -> Result<()> {
         "later pass",
         "serial menu"
     );
-    for (name, points) in [("real-time", &model.real_time), ("quality", &model.quality), ("av1", &model.av1)] {
+    let tables = [
+        ("real-time", &model.real_time),
+        ("quality", &model.quality),
+        ("av1 real-time", &model.av1_real_time),
+        ("av1 quality", &model.av1_quality),
+    ];
+    for (name, points) in tables {
         for TimePoint { pixels, one_frame_ms, first_pass_ms, later_pass_ms, serial_menu_ms } in points {
             print_line!(
-                "{name:<11}{pixels:>10}{one_frame_ms:>11.2}{first_pass_ms:>12.2}{later_pass_ms:>12.2}{serial_menu_ms:>13.2}"
+                "{name:<14}{pixels:>10}{one_frame_ms:>11.2}{first_pass_ms:>12.2}{later_pass_ms:>12.2}{serial_menu_ms:>13.2}"
             );
         }
     }
