@@ -20,13 +20,15 @@ COLOURS = {
 """Colours of the encoders, Lockstep's first. They are visible on light and dark backgrounds."""
 FAMILIES = {
     "lockstep": "#2f7fe0",
+    "lockstep-av1": "#d6409f",
     "libvpx": "#e0902f",
     "VP9": "#8d7a3a",
     "libaom": "#e5484d",
     "SVT-AV1": "#a855c7",
     "x264": "#12a594",
 }
-"""Colours in the chart of time and bits, by the first word of an encoder's name. `libvpx` is its VP8."""
+"""Colours in the chart of time and bits, by the first word of an encoder's name. `libvpx` is its VP8, and
+`lockstep-av1` the AV1 of calls."""
 ALL_CLIPS = "all clips"
 """Title of the plot with the means over the clips."""
 GRID_COLUMNS = 3

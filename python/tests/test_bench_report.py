@@ -39,6 +39,7 @@ def tradeoff(name: str, time: float, rate: float | None, *, on_hull: bool) -> di
 TRADEOFFS = [
     tradeoff("lockstep real-time", 1.0, 0.0, on_hull=True),
     tradeoff("lockstep 3", 1.4, 0.1, on_hull=False),
+    tradeoff("lockstep-av1 1", 2.2, -0.15, on_hull=True),
     tradeoff("SVT-AV1 10", 9.0, -0.3, on_hull=True),
     tradeoff("x264 medium", 4.0, None, on_hull=False),
 ]
@@ -158,6 +159,7 @@ def test_hull_has_every_known_encoder_by_clip_and_family() -> None:
     assert {(row["encoder"], row["family"]) for row in rows} == {
         ("lockstep real-time", "lockstep"),
         ("lockstep 3", "lockstep"),
+        ("lockstep-av1 1", "lockstep-av1"),
         ("SVT-AV1 10", "SVT-AV1"),
     }
     alone = copy.deepcopy(BENCH)

@@ -4,11 +4,13 @@ use std::hint::black_box;
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_call::mean;
+use lockstep_av1::{Av1, Av1Parameters};
+use lockstep_call::{FunctionalCodec, PictureCodec, Vp8, mean};
 use lockstep_configuration::OptionValue;
 use lockstep_libvpx::{Effort, Encoder, EncoderSettings, Library, QUANTIZER_INDICES, RateControl};
 use lockstep_media::{psnr, ssim, ssim_db};
-use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State, decode_in};
+use lockstep_transport::StateId;
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State};
 
 use super::super::Stopwatch;
 use super::super::clip::Clip;
@@ -18,6 +20,8 @@ use super::ffmpeg::{CodedFile, External, Ffmpeg};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coder {
     Ours(lockstep_vp8::Effort),
+    /// AV1 over named slots.
+    Av1(lockstep_vp8::Effort),
     Libvpx(Effort),
     External(External),
 }
@@ -34,6 +38,8 @@ pub(super) struct Libraries {
 pub(super) enum Stream {
     /// Frames of VP8.
     Frames(Vec<Vec<u8>>),
+    /// Frames of AV1, each from the state of the one before.
+    Av1(Vec<Vec<u8>>),
     File(CodedFile),
 }
 
@@ -47,25 +53,30 @@ pub(super) struct CodedClip {
 impl Stream {
     /// The decoded pictures.
     fn pictures(&self) -> Result<Box<dyn Iterator<Item = Result<Picture>> + '_>> {
-        let frames = match self {
-            Self::Frames(frames) => frames,
-            Self::File(file) => return Ok(Box::new(file.pictures()?)),
-        };
-        let (arena, mut state) = (Arena::default(), State::default());
-        Ok(Box::new(frames.iter().map(move |frame| {
-            let decoded = decode_in(&arena, &state, frame, DEFAULT_PIXEL_LIMIT);
-            let (next, shown) = decoded.context("a frame of the benchmark does not decode")?;
-            state = next;
-            Ok(shown)
-        })))
+        Ok(match self {
+            Self::Frames(frames) => Box::new(decoded::<Vp8>(frames)),
+            Self::Av1(frames) => Box::new(decoded::<Av1>(frames)),
+            Self::File(file) => Box::new(file.pictures()?),
+        })
     }
+}
+
+/// The pictures of frames, each from the state of the one before.
+fn decoded<C: PictureCodec>(frames: &[Vec<u8>]) -> impl Iterator<Item = Result<Picture>> {
+    let (arena, mut state) = (C::Arena::default(), C::State::default());
+    frames.iter().map(move |frame| {
+        let decoded = C::decode(&arena, &state, frame, StateId::EMPTY, DEFAULT_PIXEL_LIMIT);
+        let (next, shown) = decoded.context("a frame of the benchmark does not decode")?;
+        state = next;
+        Ok(shown)
+    })
 }
 
 impl CodedClip {
     /// Size of all frames, bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.stream {
-            Stream::Frames(frames) => frames.iter().map(Vec::len).sum(),
+            Stream::Frames(frames) | Stream::Av1(frames) => frames.iter().map(Vec::len).sum(),
             Stream::File(file) => file.bytes,
         }
     }
@@ -75,6 +86,7 @@ impl Coder {
     pub(super) fn name(self) -> String {
         match self {
             Self::Ours(effort) => format!("lockstep {}", effort.to_word()),
+            Self::Av1(effort) => format!("lockstep-av1 {}", effort.to_word()),
             Self::Libvpx(Effort::RealTime(speed)) => format!("libvpx --rt {speed}"),
             Self::Libvpx(Effort::Good(speed)) => format!("libvpx --good {speed}"),
             Self::External(external) => external.name(),
@@ -85,7 +97,17 @@ impl Coder {
     /// quantizer of similar quality.
     pub(super) fn code(self, libraries: &Libraries, clip: &Clip, index: u8) -> Result<CodedClip> {
         match self {
-            Self::Ours(effort) => Ok(ours(clip, &Parameters { quantizer: index, effort, ..Parameters::default() })),
+            Self::Ours(effort) => {
+                let (frames, seconds) = coded::<Vp8>(clip, Parameters::default(), effort, index);
+                Ok(CodedClip { stream: Stream::Frames(frames), seconds })
+            }
+            Self::Av1(effort) => {
+                let parameters = Av1Parameters::default();
+                let failure = parameters.failure.clone();
+                let (frames, seconds) = coded::<Av1>(clip, parameters, effort, index);
+                failure.check().map_err(anyhow::Error::from_boxed)?;
+                Ok(CodedClip { stream: Stream::Av1(frames), seconds })
+            }
             Self::Libvpx(effort) => {
                 let quantizer = QUANTIZER_INDICES.iter().position(|&known| known == index);
                 let quantizer = quantizer.with_context(|| format!("libvpx has no quantizer of index {index}"))? as u8;
@@ -105,18 +127,25 @@ pub(super) fn encode(arena: &Arena, state: &State, picture: &Picture, parameters
     Analysis::new_in(arena, state, picture, parameters).encode(parameters.quantizer)
 }
 
-fn ours(clip: &Clip, parameters: &Parameters) -> CodedClip {
+/// Frames of the clip, each from the state of the one before, and the processor time, seconds.
+fn coded<C: FunctionalCodec + PictureCodec>(
+    clip: &Clip,
+    mut parameters: C::Parameters,
+    effort: lockstep_vp8::Effort,
+    index: u8,
+) -> (Vec<Vec<u8>>, f64) {
+    C::set_effort(&mut parameters, effort);
     let watch = Stopwatch::start();
-    let (arena, mut state) = (Arena::default(), State::default());
+    let (arena, mut state) = (C::Arena::default(), C::State::default());
     let mut frames = Vec::with_capacity(clip.pictures.len());
     for picture in &clip.pictures {
-        let encoded = encode(&arena, &state, picture, parameters);
-        frames.push(encoded.frame);
-        state = encoded.state;
+        let candidate = C::encode(&C::analyse(&arena, &state, picture, &parameters), index);
+        frames.push(candidate.frame);
+        state = candidate.state;
     }
     // Completes the last state, which no later frame requests.
-    black_box(state.last_picture());
-    CodedClip { stream: Stream::Frames(frames), seconds: watch.seconds() }
+    black_box(C::last_shown(&state));
+    (frames, watch.seconds())
 }
 
 fn libvpx(library: &Library, clip: &Clip, effort: Effort, quantizer: u8) -> Result<CodedClip> {

@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use lockstep_av1::{Av1, EncoderLibrary};
 use lockstep_libvpx::{Effort, Library};
 use lockstep_runner::output_file::{self, write_json};
 use lockstep_runner::progress::Progress;
@@ -58,11 +59,13 @@ pub(super) struct CodecArguments {
 /// Encoders that are measured on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Compare {
-    /// All effort levels of our encoder.
+    /// All effort levels of our VP8.
     Levels,
+    /// All effort levels of AV1 as calls use it: over named slots of the system's libaom, decoded by dav1d.
+    Av1,
     /// libvpx's VP9.
     Vp9,
-    /// libaom's AV1.
+    /// libaom's AV1 with slots of its choice.
     Libaom,
     /// SVT-AV1.
     SvtAv1,
@@ -75,7 +78,7 @@ enum Compare {
 impl Compare {
     fn includes(self, family: Family) -> bool {
         match self {
-            Self::Levels => false,
+            Self::Levels | Self::Av1 => false,
             Self::Vp9 => family == Family::Vp9,
             Self::Libaom => family == Family::Libaom,
             Self::SvtAv1 => family == Family::SvtAv1,
@@ -103,11 +106,12 @@ const GOOD_0: Coder = Coder::Libvpx(Effort::Good(0));
 /// Our encoders, each with those that it is compared with.
 const COMPARED: [(Coder, &[Coder]); 2] = [(REAL_TIME, &[RT_4, RT_8, GOOD_0]), (QUALITY, &[RT_4, GOOD_0])];
 
-/// State of a run: the libraries, the names of our program and libvpx, and earlier measurements.
+/// State of a run: the libraries, the names of our program, libvpx and libaom, and earlier measurements.
 struct Bench {
     libraries: Libraries,
     program: String,
     libvpx: String,
+    libaom: String,
     /// Further encoders. They code only the coarse points.
     further: Vec<Coder>,
     rounds: usize,
@@ -151,12 +155,17 @@ impl Bench {
     ) -> Result<T> {
         self.progress.update(self.done, &format!("{}: {what}", clip.name));
         self.done += 1;
-        let ours = by.iter().any(|coder| matches!(coder, Coder::Ours(_))).then_some(self.program.as_str());
+        let ours =
+            by.iter().any(|coder| matches!(coder, Coder::Ours(_) | Coder::Av1(_))).then_some(self.program.as_str());
         let theirs = by.iter().any(|coder| matches!(coder, Coder::Libvpx(_))).then_some(self.libvpx.as_str());
         let mut key = format!("{} {} {} {what}", clip.content, ours.unwrap_or("-"), theirs.unwrap_or("-"));
         for coder in by {
-            if let (Coder::External(external), Some(ffmpeg)) = (coder, &self.libraries.ffmpeg) {
-                key += &format!(" {} {}", ffmpeg.version, external.settings());
+            match (coder, &self.libraries.ffmpeg) {
+                (Coder::External(external), Some(ffmpeg)) => {
+                    key += &format!(" {} {}", ffmpeg.version, external.settings());
+                }
+                (Coder::Av1(_), _) => key += &format!(" libaom {}", self.libaom),
+                _ => {}
             }
         }
         let libraries = &self.libraries;
@@ -264,6 +273,12 @@ fn further(compare: &[Compare]) -> (Vec<Coder>, Option<Ffmpeg>) {
         let levels = lockstep_vp8::Effort::all().map(Coder::Ours);
         coders.extend(levels.filter(|level| ![REAL_TIME, QUALITY].contains(level)));
     }
+    if compare.iter().any(|one| matches!(one, Compare::Av1 | Compare::All)) {
+        match Av1::check_libraries() {
+            Ok(()) => coders.extend(Av1::EFFORTS.levels().map(Coder::Av1)),
+            Err(error) => eprint_line!("lockstep: warning: {error}; AV1 of calls is skipped"),
+        }
+    }
     let families = Family::ALL.into_iter().filter(|family| compare.iter().any(|one| one.includes(*family)));
     let families: Vec<Family> = families.collect();
     if families.is_empty() {
@@ -302,6 +317,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     let mut bench = Bench {
         program: Contents::default().of_file(&std::env::current_exe()?)?,
         libvpx: library.as_ref().map_or_else(|| "without".to_owned(), Library::version),
+        libaom: EncoderLibrary::open().map_or_else(|_| "without".to_owned(), |library| library.version()),
         libraries: Libraries { libvpx: library, ffmpeg },
         further,
         rounds: arguments.rounds as usize,
@@ -368,7 +384,8 @@ mod tests {
     fn report_has_the_hull_of_every_compared_encoder() {
         let folder = tempfile::tempdir().unwrap();
         let json = folder.path().join("codec.json");
-        let words = ["--clip", "generated:64x64@30", "--pictures", "3", "--rounds", "1", "--compare", "levels,x264"];
+        let words =
+            ["--clip", "generated:64x64@30", "--pictures", "3", "--rounds", "1", "--compare", "levels,av1,x264"];
         let arguments = parsed(&[&words[..], &["--json", json.to_str().unwrap()]].concat());
         run(&arguments).unwrap();
         let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
