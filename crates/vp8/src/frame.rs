@@ -3,13 +3,11 @@
 //! A [`FrameBuffer`] is written once and becomes a [`Frame`], which is immutable and cheap to clone.
 
 use std::fmt;
-use std::hash::Hasher;
 use std::panic::UnwindSafe;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use twox_hash::XxHash3_64;
-
 use crate::picture::{Picture, Plane};
+use crate::state_hasher::StateHasher;
 
 /// Width of the border that repeats the edge samples, in samples, for luma and chroma.
 ///
@@ -201,7 +199,7 @@ impl Frame {
     /// hashing it row by row. The hash is computed once.
     pub(crate) fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| {
-            let mut hasher = XxHash3_64::with_seed(0);
+            let mut hasher = StateHasher::new();
             for plane in self.0.layout.planes {
                 hasher.write(&self.0.samples[plane.origin - BORDER..][..plane.stride * plane.height]);
             }

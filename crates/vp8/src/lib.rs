@@ -39,6 +39,7 @@ mod quantization;
 mod simd128;
 mod state;
 mod state_error;
+mod state_hasher;
 mod tables;
 mod transform;
 
@@ -53,6 +54,7 @@ pub use picture::{MAX_DIMENSION, Picture, PictureError, Plane};
 pub use quantization::quantizer_step;
 pub use state::State;
 pub use state_error::StateError;
+pub use state_hasher::StateHasher;
 
 /// Whether this crate was compiled with optimisation (`opt-level` above 0).
 pub const IS_OPTIMISED: bool = !cfg!(unoptimised);

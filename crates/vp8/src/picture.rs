@@ -1,10 +1,9 @@
 //! An uncompressed picture in planar YUV 4:2:0 with eight bits per sample.
 
 use std::fmt;
-use std::hash::Hasher;
 use std::sync::Arc;
 
-use twox_hash::XxHash3_64;
+use crate::state_hasher::StateHasher;
 
 /// Largest width or height in luma samples: VP8 has 14-bit size fields (RFC 6386, section 9.1).
 pub const MAX_DIMENSION: u16 = 16_383;
@@ -198,7 +197,7 @@ impl Picture {
     /// Hash of the size and the samples, equal on every platform.
     #[must_use]
     pub fn hash(&self) -> u64 {
-        let mut hasher = XxHash3_64::with_seed(0);
+        let mut hasher = StateHasher::new();
         [self.width(), self.height()].into_iter().for_each(|side| hasher.write(&(side as u64).to_le_bytes()));
         self.planes.iter().flat_map(Plane::rows).for_each(|row| hasher.write(row));
         hasher.finish()

@@ -4,15 +4,13 @@ mod bytes;
 mod succession;
 
 use std::fmt;
-use std::hash::Hasher;
 use std::sync::{Arc, OnceLock};
-
-use twox_hash::XxHash3_64;
 
 use crate::frame::Frame;
 use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
+use crate::state_hasher::StateHasher;
 
 /// The state between two frames: reference frames, probabilities, segmentation and loop filter deltas.
 ///
@@ -65,7 +63,7 @@ impl State {
     #[must_use]
     pub fn id(&self) -> u64 {
         *self.0.id.get_or_init(|| {
-            let mut hasher = XxHash3_64::with_seed(0);
+            let mut hasher = StateHasher::new();
             for reference in self.0.references.iter().flat_map(References::all) {
                 hasher.write(&reference.hash().to_le_bytes());
             }
