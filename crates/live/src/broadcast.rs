@@ -267,7 +267,7 @@ impl<C: PictureCodec> Broadcast<C> {
                 let events = std::iter::from_fn(|| slot.exchange.poll_event());
                 events.filter(|event| *event != CallEvent::Missed).for_each(|event| observer.event(*viewer, event));
             }
-            if let Some(result) = slot.exchange.reason_to_end::<C>(now, []) {
+            if let Some(result) = slot.exchange.reason_to_end::<C>(now, [], []) {
                 slot.end(now, result);
             }
             let is_sending = slot.ending.is_none();

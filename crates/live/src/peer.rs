@@ -309,7 +309,7 @@ impl<C: PictureCodec> Peer<C> {
         if self.ending.is_some() || self.is_over {
             return;
         }
-        if let Some(result) = self.exchange.reason_to_end(now, &self.receiving) {
+        if let Some(result) = self.exchange.reason_to_end(now, &self.sending, &self.receiving) {
             self.begin_to_end(now, result);
         }
     }

@@ -18,6 +18,7 @@ use crate::handle::StreamSetting;
 use crate::loop_event::{LoopEvent, SendingEvent};
 use crate::measuring::Measuring;
 use crate::sound::Microphone;
+use lockstep_session::encoder_failure;
 use lockstep_session::presence::Presence;
 use lockstep_session::stream::StreamName;
 
@@ -315,7 +316,7 @@ impl<C: PictureCodec> SendingHalf<C> {
 
     /// Reports the failure of a thread or of the encoder, once.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
-        self.end.check().map_err(|reason| LiveError::Encoder(reason.to_string()))?;
+        encoder_failure(&self.end)?;
         self.microphone.as_mut().map_or(Ok(()), Microphone::check)?;
         self.threads.iter_mut().try_for_each(Thread::check)
     }

@@ -380,15 +380,18 @@ impl<K: Carrier> Exchange<K> {
         }
     }
 
-    /// The reason to close the call, if there is one: its loss, a receiving end that cannot continue, or silence.
+    /// The reason to close the call, if there is one: its loss, an encoder that failed, a receiving end that cannot
+    /// continue, or silence.
     pub fn reason_to_end<'a, C: PictureCodec>(
         &mut self,
         now: Timestamp,
+        sending: impl IntoIterator<Item = &'a SendingEnd<C>>,
         receiving: impl IntoIterator<Item = &'a ReceivingEnd<C>>,
     ) -> Option<Result<Ended, LiveError>> {
         let reason = self.loss().and_then(|ended| match ended {
             Some(ended) => Ok(Some(ended)),
             None => {
+                sending.into_iter().try_for_each(encoder_failure)?;
                 receiving.into_iter().try_for_each(refusal)?;
                 self.silence(now).map(|()| None)
             }
@@ -449,6 +452,14 @@ pub fn refusal<C: PictureCodec>(end: &ReceivingEnd<C>) -> Result<(), LiveError> 
         return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
     }
     Ok(())
+}
+
+/// Checks whether the encoder of a sending end failed, after which no frame is sent.
+///
+/// # Errors
+/// [`LiveError::Encoder`], once.
+pub fn encoder_failure<C: PictureCodec>(end: &SendingEnd<C>) -> Result<(), LiveError> {
+    end.check().map_err(|reason| LiveError::Encoder(reason.to_string()))
 }
 
 /// Whether pictures of a stream are expected: it is the first, or its hello arrived.

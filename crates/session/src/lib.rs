@@ -25,5 +25,5 @@ pub mod ticket;
 pub use carrier::{Carrier, CarrierEvent, Loss, Route, SILENT};
 pub use error::{Ended, LiveError, TicketRefusal, Warning};
 pub use event::{CallEvent, Quality, ReceivingQuality, SendingQuality};
-pub use exchange::{Ends, Exchange, TimeLimits, reason, refusal};
+pub use exchange::{Ends, Exchange, TimeLimits, encoder_failure, reason, refusal};
 pub use freshness::Freshness;

@@ -384,7 +384,7 @@ impl Client {
         if self.ending.is_some() {
             return;
         }
-        if let Some(result) = self.exchange.reason_to_end(now, &self.receiving) {
+        if let Some(result) = self.exchange.reason_to_end(now, &self.sending, &self.receiving) {
             self.begin_to_end(now, result);
         }
     }

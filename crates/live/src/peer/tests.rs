@@ -1,9 +1,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, Preset, Tuning};
-use lockstep_control::{Algorithm, ControllerSetup, EstimatorKind, FlowGroup, Latency, RateBounds};
-use lockstep_transport::{ReceiverConfig, SenderConfig, VideoFormat};
+use lockstep_call::{
+    Candidate, CodecTraits, FrameEncoder, FrameRequest, FrameStart, FunctionalEncoder, Menu, MenuMode, Preset, Tuning,
+};
+use lockstep_control::{
+    Algorithm, ControllerSetup, EstimatorKind, Failure, FailureReason, FlowGroup, Latency, RateBounds,
+};
+use lockstep_transport::{ReceiverConfig, Recovery, SenderConfig, StateId, VideoFormat};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
 
@@ -23,8 +27,55 @@ fn sending_end() -> SendingEnd {
     stream(7, None)
 }
 
+/// An encoder that fails with its first picture.
+struct FailingEncoder {
+    encoder: FunctionalEncoder,
+    failure: Failure,
+}
+
+impl FrameEncoder for FailingEncoder {
+    fn codec(&self) -> CodecTraits {
+        self.encoder.codec()
+    }
+
+    fn check(&self) -> Result<(), FailureReason> {
+        self.failure.check()
+    }
+
+    fn recovery(&self) -> Recovery {
+        self.encoder.recovery()
+    }
+
+    fn begin(&mut self, _request: &FrameRequest<'_>) -> Option<FrameStart> {
+        self.failure.set("no memory".into());
+        None
+    }
+
+    fn choose(&self, menu: &Menu, budget: ByteCount, anyway: bool) -> Option<usize> {
+        self.encoder.choose(menu, budget, anyway)
+    }
+
+    fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
+        self.encoder.commit(menu, choice)
+    }
+
+    fn forget(&mut self, state: StateId) {
+        self.encoder.forget(state);
+    }
+
+    fn held_states(&self) -> usize {
+        self.encoder.held_states()
+    }
+}
+
 /// The end of a stream, optionally in a group with a priority.
 fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    stream_of(Box::new(encoder), connection, group)
+}
+
+/// The end of a stream with this encoder.
+fn stream_of(encoder: Box<dyn FrameEncoder>, connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
     let algorithm = Algorithm::default();
     let format = VideoFormat { width: 64, height: 64, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let estimator = algorithm.estimator_kind().number();
@@ -35,10 +86,8 @@ fn stream(connection: u32, group: Option<(&FlowGroup, f64)>) -> SendingEnd {
         Some((group, priority)) => group.join(controller, &setup, priority, setup.bounds.max),
         None => controller,
     };
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
     // An automatic preset would follow the time that this machine takes.
-    SendingEnd::new(config, controller, Box::new(encoder), &Tuning::default())
-        .with_preset(Preset::REAL_TIME, Latency::default())
+    SendingEnd::new(config, controller, encoder, &Tuning::default()).with_preset(Preset::REAL_TIME, Latency::default())
 }
 
 fn receiving_end() -> ReceivingEnd {
@@ -224,6 +273,20 @@ fn pictures_arrive_with_their_age_until_the_call_is_closed() {
     assert_eq!(world.events[0].last(), Some(&CallEvent::Ended(Ended::Stopped)));
     assert_eq!(world.events[1].last(), Some(&CallEvent::Ended(Ended::ByPeer)));
     assert!(world.peers.iter().all(Peer::is_over));
+}
+
+#[test]
+fn failed_encoder_ends_the_call_with_its_reason() {
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
+    let failing = FailingEncoder { encoder, failure: Failure::default() };
+    let mut world = World::with(vec![stream_of(Box::new(failing), 7, None)], 0, None);
+    world.run_until(Timestamp::from_millis(300));
+    world.film(Duration::from_secs(1), 64);
+    let ends = [0, 1].map(|place| match world.events[place].last() {
+        Some(CallEvent::Failed(error)) => error.to_string(),
+        other => panic!("peer {place}: {other:?}"),
+    });
+    assert_eq!(ends, ["the encoder failed: no memory".to_owned(), LiveError::PeerFailed.to_string()]);
 }
 
 #[test]
