@@ -217,6 +217,24 @@ def test_page_watches_a_sender(tmp_path: Path, browser: Browser, codec: str) -> 
         assert not page.is_visible("#mute")
 
 
+@pytest.mark.skipif("av1" not in codecs(), reason="no libaom or dav1d")
+def test_page_that_gets_no_planes_refuses_av1(tmp_path: Path, browser: Browser) -> None:
+    def without_planes(route: Any) -> None:
+        response = route.fetch()
+        change = "Object.defineProperty(VideoFrame.prototype, 'format', { get: () => 'BGRX' });"
+        route.fulfill(response=response, body=change + response.text())
+
+    browser.context.route("**/worker.js", without_planes)
+    words = ("--source", "generated:320x180@30", "--listen", "127.0.0.1:0", "--codec", "av1")
+    with running(tmp_path, "send", "--web", *words) as send:
+        page = browser.open(send.find(LINK)[0])
+        page.click("#watch")
+        page.wait_for_selector("#status:has-text('what this browser cannot show')")
+        send.process.wait(SECONDS)
+        assert send.process.returncode == 1
+        assert "the decoder of this codec" in send.text()
+
+
 def test_page_sends_to_a_receiver(tmp_path: Path, browser: Browser) -> None:
     shown = tmp_path / "shown.ivf"
     with running(tmp_path, "receive", "--web", "--sink", str(shown), "--listen", "127.0.0.1:0") as receive:

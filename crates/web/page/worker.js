@@ -14,6 +14,9 @@ const WEBTRANSPORT_MS = 4_000;
 const KINDS = { watch: 0, talk: 1, send: 2 };
 // The browser decodes AV1; the module names its states. Level 5.1 has pictures up to 4096x2304.
 const AV1 = { codec: 'av01.0.13M.08', optimizeForLatency: true, hardwareAcceleration: 'prefer-software' };
+// A key frame of 16x16 grey samples: a browser that decodes it into planes can show a call with AV1.
+const GREY = atob('EgAKCgAAAAGf+bXyAIAyDRAAxQBhhhgoJIA5UcA=');
+const GREY_LIMIT_MS = 2_000;
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
@@ -61,7 +64,7 @@ function fail(error, message) {
   clearTimeout(timer);
   call++;
   session?.close({ closeCode: 1, reason: '' });
-  stopDecoders();
+  stopCoders();
   post({ type: 'failed', error, message });
 }
 
@@ -78,13 +81,32 @@ const output = () => new Uint8Array(wasm.memory.buffer, wasm.output(), wasm.outp
 const json = () => JSON.parse(text.decode(output().slice()));
 
 async function load() {
+  const hasAv1 = decodesAv1().catch(() => false);
   const url = new URL('./lockstep.wasm', import.meta.url);
   const response = await fetch(url);
   if (!response.ok) throw new Error(`cannot load ${url.pathname}: ${response.status}`);
   const { instance } = await WebAssembly.instantiate(await response.arrayBuffer(), {});
   wasm = instance.exports;
-  const hasDecoder = typeof VideoDecoder !== 'undefined' && (await VideoDecoder.isConfigSupported(AV1)).supported;
-  wasm.set_av1(hasDecoder);
+  wasm.set_av1(await hasAv1);
+}
+
+/** Whether the browser decodes AV1 into planes. `isConfigSupported` does not tell: Firefox 153 has pixels only. */
+async function decodesAv1() {
+  if (typeof VideoDecoder === 'undefined' || !(await VideoDecoder.isConfigSupported(AV1)).supported) return false;
+  let decoder;
+  const decodes = new Promise((resolve) => {
+    decoder = new VideoDecoder({
+      output: (frame) => planes(frame, 16, 16).then(() => resolve(true), () => resolve(false)).finally(() => frame.close()),
+      error: () => resolve(false),
+    });
+    decoder.configure(AV1);
+    decoder.decode(new EncodedVideoChunk({ type: 'key', timestamp: 0, data: Uint8Array.from(GREY, (byte) => byte.charCodeAt(0)) }));
+    decoder.flush().catch(() => resolve(false));
+    setTimeout(() => resolve(false), GREY_LIMIT_MS);
+  });
+  await decodes;
+  if (decoder.state !== 'closed') decoder.close();
+  return decodes;
 }
 
 /** The first session of several that opens; the others are closed. */
@@ -147,7 +169,7 @@ async function join() {
   const isCurrent = () => attempt === call && !isOver;
   isOver = false;
   counters = { sent: 0, received: 0, sentBytes: 0, receivedBytes: 0, shown: 0, busy: 0, dropped: 0, age: null, blocked: 0 };
-  stopDecoders();
+  stopCoders();
   const [connection] = crypto.getRandomValues(new Uint32Array(1));
   const { ticket, kind, width, height, rate } = options;
   wasm.create(put(bytes.encode(ticket)), KINDS[kind], width, height, rate, connection, now());
@@ -295,7 +317,7 @@ function handle(kind) {
       } catch {
         // It is closed already.
       }
-      stopDecoders();
+      stopCoders();
       break;
     case 9:
       decodeUnit(output().slice(), number(0), number(1) === 1);
@@ -385,7 +407,7 @@ async function takeUnit(stream, frame, decoder) {
   }
 }
 
-function stopDecoders() {
+function stopCoders() {
   for (const decoder of decoders.values()) if (decoder.state !== 'closed') decoder.close();
   decoders = new Map();
   stopSound();
