@@ -3,11 +3,14 @@
 import base64
 import contextlib
 import ctypes
+import functools
 import hashlib
+import http.server
 import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 import wave
 from collections.abc import Callable, Iterator
@@ -217,17 +220,26 @@ def test_page_watches_a_sender(tmp_path: Path, browser: Browser, codec: str) -> 
         assert not page.is_visible("#mute")
 
 
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address at which the files of ``folder`` are served."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
 @pytest.mark.skipif("av1" not in codecs(), reason="no libaom or dav1d")
 def test_page_that_gets_no_planes_refuses_av1(tmp_path: Path, browser: Browser) -> None:
-    def without_planes(route: Any) -> None:
-        response = route.fetch()
-        change = "Object.defineProperty(VideoFrame.prototype, 'format', { get: () => 'BGRX' });"
-        route.fulfill(response=response, body=change + response.text())
-
-    browser.context.route("**/worker.js", without_planes)
+    folder = tmp_path / "page"
+    shutil.copytree(MODULE.parent, folder)
+    worker = folder / "worker.js"
+    pixels_only = "Object.defineProperty(VideoFrame.prototype, 'format', { get: () => 'BGRX' });\n"
+    worker.write_text(pixels_only + worker.read_text())
     words = ("--source", "generated:320x180@30", "--listen", "127.0.0.1:0", "--codec", "av1")
-    with running(tmp_path, "send", "--web", *words) as send:
-        page = browser.open(send.find(LINK)[0])
+    with served(folder) as address, running(tmp_path, "send", "--web", *words) as send:
+        page = browser.open(f"{address}#{send.find(LINK)[2]}")
         page.click("#watch")
         page.wait_for_selector("#status:has-text('what this browser cannot show')")
         send.process.wait(SECONDS)
