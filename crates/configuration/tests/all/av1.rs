@@ -69,8 +69,8 @@ fn levels(words: &[(&str, &str)]) -> Option<Vec<u8>> {
 
 #[test]
 fn effort_of_av1_follows_the_time_there_is() {
-    let Some(slow) = levels(&[("encode_ms", "40"), ("preset", "auto")]) else { return };
-    assert!(slow.len() > 50 && slow.iter().all(|&level| level == 0), "{slow:?}");
+    let Some(slow) = levels(&[("encode_ms", "150"), ("preset", "auto")]) else { return };
+    assert!(slow.len() > 30 && slow.iter().all(|&level| level == 0), "{slow:?}");
     let fast = levels(&[("encode_ms", "1"), ("preset", "auto")]).unwrap();
     let highest = Av1::EFFORTS.levels().count() as u8 - 1;
     assert_eq!((fast.first(), fast.iter().max(), fast.last()), (Some(&0), Some(&highest), Some(&highest)));
