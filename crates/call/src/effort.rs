@@ -17,7 +17,8 @@ use std::time::Duration;
 use lockstep_control::Latency;
 use lockstep_vp8::Effort;
 
-use crate::functional::FINEST_USEFUL_QUANTIZER;
+/// Finest quantizer of frames; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
+pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
 /// An effort level of a codec.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -15,6 +15,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::MAX_QUANTIZER;
 
 use crate::codec::{Candidate, CodecTraits, FunctionalCodec, Vp8};
+use crate::effort::FINEST_USEFUL_QUANTIZER;
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
@@ -37,8 +38,6 @@ const SAFE_AIM: f64 = 0.65;
 const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
 /// Middle of VP8's quantizer indices.
 const MIDDLE_QUANTIZER: u8 = 64;
-/// Finest quantizer of frames; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
-pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
 /// Default number of passes to fit a picture.
 pub const FIT_PASSES: u8 = 3;

@@ -31,14 +31,14 @@ pub use announced::announced;
 pub use codec::{Candidate, Codec, CodecTraits, FunctionalCodec, PictureCodec, Vp8};
 pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, MAX_PACER_DELAY};
 pub use distribution::{DelayScores, Distribution, MAX_EXACT_VALUES, mean, quantile};
-pub use effort::{EffortLadder, EffortLevel, Preset};
+pub use effort::{EffortLadder, EffortLevel, FINEST_USEFUL_QUANTIZER, Preset};
 pub use encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use external::{
     EncodeRequest, EncodedPicture, External, ExternalDecoder, ExternalEncoder, ExternalState, PictureDecoder,
     PictureEncoder,
 };
 pub use frame_dropper::FrameDropperConfig;
-pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
+pub use functional::{FIT_PASSES, FunctionalConfig, FunctionalEncoder, MenuMode};
 pub use narrow::NarrowPathSharesConfig;
 pub use open_records::OpenRecords;
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};

@@ -7,8 +7,7 @@ use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Arena, Content, Effort, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
 use crate::codec::{Candidate, Codec, CodecTraits, FunctionalCodec, Vp8};
-use crate::effort::{EffortLadder, EffortLevel};
-use crate::functional::FINEST_USEFUL_QUANTIZER;
+use crate::effort::{EffortLadder, EffortLevel, FINEST_USEFUL_QUANTIZER};
 
 fn bytes(budget: ByteCount) -> usize {
     usize::try_from(budget.get()).unwrap_or(usize::MAX)
