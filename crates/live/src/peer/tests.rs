@@ -7,7 +7,7 @@ use lockstep_call::{
 use lockstep_control::{
     Algorithm, ControllerSetup, EstimatorKind, Failure, FailureReason, FlowGroup, Latency, RateBounds,
 };
-use lockstep_transport::{ReceiverConfig, Recovery, SenderConfig, StateId, VideoFormat};
+use lockstep_transport::{CodecId, ReceiverConfig, Recovery, SenderConfig, StateId, VideoFormat};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Parameters;
 
@@ -28,43 +28,39 @@ fn sending_end() -> SendingEnd {
 }
 
 /// An encoder that fails with its first picture.
-struct FailingEncoder {
-    encoder: FunctionalEncoder,
-    failure: Failure,
-}
+#[derive(Default)]
+struct FailingEncoder(Failure);
 
 impl FrameEncoder for FailingEncoder {
     fn codec(&self) -> CodecTraits {
-        self.encoder.codec()
+        CodecTraits::new(CodecId::VP8)
     }
 
     fn check(&self) -> Result<(), FailureReason> {
-        self.failure.check()
+        self.0.check()
     }
 
     fn recovery(&self) -> Recovery {
-        self.encoder.recovery()
+        Recovery::FromHeldState
     }
 
     fn begin(&mut self, _request: &FrameRequest<'_>) -> Option<FrameStart> {
-        self.failure.set("no memory".into());
+        self.0.set("no memory".into());
         None
     }
 
-    fn choose(&self, menu: &Menu, budget: ByteCount, anyway: bool) -> Option<usize> {
-        self.encoder.choose(menu, budget, anyway)
+    fn choose(&self, _menu: &Menu, _budget: ByteCount, _anyway: bool) -> Option<usize> {
+        None
     }
 
-    fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
-        self.encoder.commit(menu, choice)
+    fn commit(&mut self, _menu: Menu, _choice: Option<usize>) -> Option<(StateId, Candidate)> {
+        None
     }
 
-    fn forget(&mut self, state: StateId) {
-        self.encoder.forget(state);
-    }
+    fn forget(&mut self, _state: StateId) {}
 
     fn held_states(&self) -> usize {
-        self.encoder.held_states()
+        1
     }
 }
 
@@ -277,9 +273,7 @@ fn pictures_arrive_with_their_age_until_the_call_is_closed() {
 
 #[test]
 fn failed_encoder_ends_the_call_with_its_reason() {
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default(), &Tuning::default());
-    let failing = FailingEncoder { encoder, failure: Failure::default() };
-    let mut world = World::with(vec![stream_of(Box::new(failing), 7, None)], 0, None);
+    let mut world = World::with(vec![stream_of(Box::<FailingEncoder>::default(), 7, None)], 0, None);
     world.run_until(Timestamp::from_millis(300));
     world.film(Duration::from_secs(1), 64);
     let ends = [0, 1].map(|place| match world.events[place].last() {
