@@ -23,7 +23,7 @@ fn is_of_test(name: &OsStr) -> bool {
 
 /// Builds the library in the profile of this test, because Cargo builds no C library for tests; returns its folder.
 ///
-/// `lockstep-features` has the features of the other builds, so that the dependencies are compiled once.
+/// Built beside the command, it has the features of the other builds, so that the dependencies are compiled once.
 fn library() -> PathBuf {
     let built = built();
     let profile = built.file_name().and_then(OsStr::to_str).expect("a profile").to_owned();
@@ -32,7 +32,9 @@ fn library() -> PathBuf {
     env::vars_os().filter(|(name, _)| is_of_test(name)).for_each(|(name, _)| {
         cargo.env_remove(name);
     });
-    cargo.args(["build", "--package", "lockstep-capi", "--package", "lockstep-features", "--lib"]);
+    cargo.args(["build", "--package", "lockstep-capi", "--package", "lockstep-cli", "--lib"]);
+    // What the Makefile adds to all builds.
+    cargo.args(["--features", &env::var("LOCKSTEP_FEATURES").unwrap_or_default()]);
     cargo.args(["--profile", &profile, "--target-dir"]);
     cargo.arg(built.parent().expect("a target folder")).current_dir(PACKAGE);
     assert!(cargo.status().expect("cargo runs").success(), "the library is built");

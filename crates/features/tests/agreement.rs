@@ -1,39 +1,49 @@
-//! Checks that command and extension request the same features of every shared crate.
+//! Checks that the command, the extension and the tests request the same features of every shared crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Dependencies of `package`: each crate with its version, and its sets of features.
-fn built_from(package: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// What `cargo tree` with `arguments` lists: each crate with its version, and its sets of features.
+fn built_from(arguments: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--offline", "--package", package, "--edges", "normal,build"])
-        .args(["--prefix", "none", "--no-dedupe", "--format", "{p}|{f}"])
+        .args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}|{f}"])
+        .args(arguments)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .expect("cargo starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut crates = BTreeMap::<String, BTreeSet<String>>::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        if let Some((name, features)) = line.split_once('|') {
+        if let Some((name, features)) = line.trim_end_matches(" (*)").split_once('|') {
             crates.entry(name.to_owned()).or_default().insert(features.to_owned());
         }
     }
     crates
 }
 
-#[test]
-fn shared_crates_have_equal_features_in_command_and_extension() {
-    let (command, extension) = (built_from("lockstep-cli"), built_from("lockstep-python"));
-    let shared: Vec<&String> = command.keys().filter(|name| extension.contains_key(*name)).collect();
-    assert!(shared.iter().any(|name| name.starts_with("lockstep-vp8 ")), "{shared:?}");
-    let twice: Vec<String> = shared
-        .into_iter()
-        .filter(|&name| command[name] != extension[name])
-        .map(|name| format!("{name}: the command has {:?}, the extension {:?}", command[name], extension[name]))
+/// Asserts that the build of `package` requests of each crate what the tests of the workspace request.
+fn assert_agrees_with_tests(package: &str) {
+    let build = built_from(&["--package", package, "--edges", "normal,build"]);
+    let tests = built_from(&["--workspace", "--edges", "normal,build,dev"]);
+    assert!(build.keys().any(|name| name.starts_with("lockstep-vp8 ")), "{build:?}");
+    let twice: Vec<String> = build
+        .iter()
+        .filter(|&(name, features)| tests[name] != *features)
+        .map(|(name, features)| format!("{name}: {package} has {features:?}, the tests {:?}", tests[name]))
         .collect();
     assert!(
         twice.is_empty(),
         "crates that are compiled twice, like all crates that depend on them; add their features to crates/features/Cargo.toml:\n{}",
         twice.join("\n")
     );
+}
+
+#[test]
+fn command_and_tests_have_equal_features_in_shared_crates() {
+    assert_agrees_with_tests("lockstep-cli");
+}
+
+#[test]
+fn extension_and_tests_have_equal_features_in_shared_crates() {
+    assert_agrees_with_tests("lockstep-python");
 }
