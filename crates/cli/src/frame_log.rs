@@ -18,7 +18,7 @@ const ROW_GROUP: usize = 1 << 14;
 #[allow(clippy::large_enum_variant)]
 enum Format {
     Csv(csv::Writer<OutputFile>),
-    Parquet { table: TableWriter<OutputFile>, columns: Vec<Values>, rows: usize, written: bool },
+    Parquet { table: TableWriter, columns: Vec<Values>, rows: usize, written: bool },
 }
 
 /// Frame log that is being written. [`FrameWriter::finish`] reports errors, because an observer cannot fail.

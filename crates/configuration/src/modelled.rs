@@ -18,7 +18,7 @@ use lockstep_transport::FeedbackInterval;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::run::{Coding, run};
+use crate::run::{Coding, Progress, run};
 use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus, SoundName};
 
 /// Virtual time between two counts of [`simulate_gcc`].
@@ -112,10 +112,21 @@ pub fn simulate_modelled_with(
     model: &CodecModel,
     host: Option<Box<dyn EstimatorHost>>,
     observers: Observers,
-    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    simulate_modelled_reporting(settings, model, host, observers, &mut progress)
+}
+
+pub(crate) fn simulate_modelled_reporting(
+    settings: &CallSettings,
+    model: &CodecModel,
+    host: Option<Box<dyn EstimatorHost>>,
+    observers: Observers,
+    progress: &mut Progress<'_>,
 ) -> Result<Simulated> {
     let codec = settings.control.modelled_codec()?;
-    let mut simulated = run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)?;
+    let mut coding = |settings: &CallSettings| settings.modelled_coding(model, codec);
+    let mut simulated = run(settings, &mut coding, host, observers, progress)?;
     if settings.bound {
         let bound = settings.qoe_bound(model)?;
         simulated.report.scores.qoe_d_bound = bound.map(|bound| bound.qoe_d);
@@ -145,7 +156,7 @@ pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulate
     let model = CodecModel::built_in()?;
     let samples = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&samples);
-    let coding = |settings: &CallSettings| {
+    let mut coding = |settings: &CallSettings| {
         let gcc = call.gcc;
         let counted = Arc::clone(&counted);
         let controller = move |setup: &ControllerSetup| -> Box<dyn Controller> {
@@ -156,12 +167,13 @@ pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulate
     };
     let mut counts = Vec::new();
     let mut next = Timestamp::ZERO + PROGRESS_INTERVAL;
-    let simulated = run(settings, coding, None, Observers::default(), |status| {
+    let mut progress = |status: &SimulationStatus| {
         while status.now >= next {
             counts.push(samples.load(Ordering::Relaxed));
             next += PROGRESS_INTERVAL;
         }
         Ok(())
-    })?;
+    };
+    let simulated = run(settings, &mut coding, None, Observers::default(), &mut progress)?;
     Ok((simulated, counts))
 }

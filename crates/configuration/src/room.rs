@@ -20,7 +20,7 @@ use lockstep_units::Timestamp;
 
 use crate::counters;
 use crate::options::{OptionError, OptionValue, TraceName};
-use crate::run::{CallParts, Coding, SimulationStatus, end_counters, kind};
+use crate::run::{CallParts, MakeCoding, Progress, SimulationStatus, end_counters, kind};
 use crate::settings::{CallSettings, LinkSettings, NamedTrace};
 
 /// Possible numbers of people in a room.
@@ -118,23 +118,34 @@ impl RoomSettings {
 /// `progress` fails.
 pub fn simulate_room(
     room: &RoomSettings,
-    observer: impl FnMut(PersonFlow) -> Option<Box<dyn FrameObserver>>,
-    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    mut observer: impl FnMut(PersonFlow) -> Option<Box<dyn FrameObserver>>,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<RoomReport<CallSettings>> {
+    simulate_reporting(room, &mut observer, &mut progress)
+}
+
+/// Makes the observer of the frames of a direction.
+type MakeObserver<'a> = dyn FnMut(PersonFlow) -> Option<Box<dyn FrameObserver>> + 'a;
+
+fn simulate_reporting(
+    room: &RoomSettings,
+    observer: &mut MakeObserver<'_>,
+    progress: &mut Progress<'_>,
 ) -> Result<RoomReport<CallSettings>> {
     if room.call.modelled {
         let model = CodecModel::built_in()?;
         let codec = room.call.control.modelled_codec()?;
-        run(room, |settings| settings.modelled_coding(&model, codec), observer, progress)
+        run(room, &mut |settings| settings.modelled_coding(&model, codec), observer, progress)
     } else {
-        run(room, |settings| settings.coding(None), observer, progress)
+        run(room, &mut |settings| settings.coding(None), observer, progress)
     }
 }
 
 fn run<C: Codec>(
     room: &RoomSettings,
-    mut coding: impl FnMut(&CallSettings) -> Result<Coding<C>>,
-    mut observer: impl FnMut(PersonFlow) -> Option<Box<dyn FrameObserver>>,
-    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    coding: &mut MakeCoding<'_, C>,
+    observer: &mut MakeObserver<'_>,
+    progress: &mut Progress<'_>,
 ) -> Result<RoomReport<CallSettings>> {
     let settings = &room.call;
     let format = source_format(settings.clip.as_str(), &settings.source_options())?;
@@ -151,8 +162,7 @@ fn run<C: Codec>(
     let access = access.collect::<Result<Vec<Access<C>>>>().context("the link")?;
     let simulation = RoomSimulation::new(access, |flow| {
         let settings = room.of(flow.from);
-        let CallParts { sender, receiver, source, first_work, sound } =
-            settings.call_parts(&mut coding, None, &failure)?;
+        let CallParts { sender, receiver, source, first_work, sound } = settings.call_parts(coding, None, &failure)?;
         let mut call = CallFlow::new(sender, receiver, source, options.call());
         let [(uplink, _), _] = settings.link.configs();
         let floor = VideoDelayFloor::new(&uplink, Timestamp::ZERO);

@@ -81,6 +81,14 @@ pub(crate) struct Coding<C: Codec> {
 
 type MakeController = dyn FnOnce(&ControllerSetup) -> Box<dyn Controller>;
 
+/// Factory of the codings of calls.
+///
+/// Factories and progress are trait objects, so that calls are compiled once for each codec, and in this crate.
+pub(crate) type MakeCoding<'a, C> = dyn FnMut(&CallSettings) -> Result<Coding<C>> + 'a;
+
+/// Receives the status of a running simulation, and may end it.
+pub(crate) type Progress<'a> = dyn FnMut(&SimulationStatus) -> Result<(), StopReason> + 'a;
+
 impl CallSettings {
     /// Options of the video source.
     pub(crate) fn source_options(&self) -> SourceOptions {
@@ -204,7 +212,7 @@ impl CallSettings {
     /// One of several calls, over `path` if its controller may know it.
     pub(crate) fn call_parts<C: Codec>(
         &self,
-        coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
+        coding: &mut MakeCoding<'_, C>,
         path: Option<KnownPath>,
         failure: &Failure,
     ) -> Result<CallParts<C>> {
@@ -219,7 +227,7 @@ impl CallSettings {
     /// Call of these settings with another seed, whose pictures go over `reverse`.
     fn opposite<C: Codec>(
         &self,
-        coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
+        coding: &mut MakeCoding<'_, C>,
         reverse: &SharedLink<CallPacket<C::Packet>>,
         failure: &Failure,
     ) -> Result<CallParts<C>> {
@@ -232,10 +240,10 @@ impl CallSettings {
 /// Runs a call in virtual time with the codec of `coding`.
 pub(crate) fn run<C: Codec>(
     settings: &CallSettings,
-    mut coding: impl FnMut(&CallSettings) -> Result<Coding<C>>,
+    coding: &mut MakeCoding<'_, C>,
     host: Option<Box<dyn EstimatorHost>>,
     observers: Observers,
-    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    progress: &mut Progress<'_>,
 ) -> Result<Simulated> {
     let (settings, estimator) = settings.with_estimator(host)?;
     let failure = estimator.failure.clone();
@@ -249,7 +257,7 @@ pub(crate) fn run<C: Codec>(
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work, settings.control.preset.first_level()), options.decode_time);
     let path = known_path(forward.config(), Timestamp::ZERO);
-    let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse, &failure)).transpose()?;
+    let opposite = settings.two_way.then(|| settings.opposite(coding, &reverse, &failure)).transpose()?;
     let Observers { frames, session, opposite_session, decisions, .. } = observers;
     let controller = settings.controller(controller, decisions);
     let (sender, receiver) = settings.ends(encoder, controller, &format, Some(path), estimator, feedback)?;

@@ -93,6 +93,17 @@ pub fn run_scenario(
     logged: bool,
     mut progress: impl FnMut(Timestamp, Duration),
 ) -> Result<(ScenarioReport, Vec<ScenarioSession>)> {
+    run_reporting(scenario, arguments, control, model, logged, &mut progress)
+}
+
+fn run_reporting(
+    scenario: Scenario,
+    arguments: &ScenarioArguments,
+    control: &ControlSettings,
+    model: &CodecModel,
+    logged: bool,
+    progress: &mut dyn FnMut(Timestamp, Duration),
+) -> Result<(ScenarioReport, Vec<ScenarioSession>)> {
     let scenario = match arguments.seconds {
         Some(seconds) => scenario.shortened(seconds.get()),
         None => scenario,

@@ -7,8 +7,8 @@ use lockstep_hosted::EstimatorHost;
 use lockstep_media::VideoFormat;
 use lockstep_sim::{CodecModel, StopReason};
 
-use crate::modelled::simulate_modelled_with;
-use crate::run::{Observers, Simulated, SimulationStatus, run};
+use crate::modelled::simulate_modelled_reporting;
+use crate::run::{MakeCoding, Observers, Progress, Simulated, SimulationStatus, run};
 use crate::settings::CallSettings;
 
 /// Runs the simulation of `settings`. `progress` is called once per frame interval, and may end it.
@@ -32,10 +32,18 @@ pub fn simulate_coded_by(
     settings: &CallSettings,
     first_work: EncodeWork,
     encoder: impl Fn(&VideoFormat) -> Result<Box<dyn FrameEncoder>>,
-    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let coding = |settings: &CallSettings| settings.coding_by(&encoder, first_work, None);
-    run::<Vp8>(settings, coding, None, Observers::default(), progress)
+    let mut coding = |settings: &CallSettings| settings.coding_by(&encoder, first_work, None);
+    simulate_coding(settings, &mut coding, &mut progress)
+}
+
+fn simulate_coding(
+    settings: &CallSettings,
+    coding: &mut MakeCoding<'_, Vp8>,
+    progress: &mut Progress<'_>,
+) -> Result<Simulated> {
+    run(settings, coding, None, Observers::default(), progress)
 }
 
 /// Runs [`simulate`] with the estimator of `host`, if given, instead of that of `settings`, and with `observers`.
@@ -46,16 +54,24 @@ pub fn simulate_with(
     settings: &CallSettings,
     host: Option<Box<dyn EstimatorHost>>,
     observers: Observers,
-    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let mut observers = observers;
+    simulate_reporting(settings, host, observers, &mut progress)
+}
+
+fn simulate_reporting(
+    settings: &CallSettings,
+    host: Option<Box<dyn EstimatorHost>>,
+    mut observers: Observers,
+    progress: &mut Progress<'_>,
+) -> Result<Simulated> {
     let mut sound = observers.sound.take();
     if settings.modelled {
-        return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observers, progress);
+        return simulate_modelled_reporting(settings, &CodecModel::built_in()?, host, observers, progress);
     }
     if settings.bound {
         bail!("bound: only modelled calls have an upper bound on QoE_d; run a modelled call, or leave `bound` out");
     }
     // The sink receives the sound of the first direction.
-    run(settings, |settings| settings.coding(sound.take()), host, observers, progress)
+    run(settings, &mut |settings| settings.coding(sound.take()), host, observers, progress)
 }

@@ -28,7 +28,7 @@ const COLUMNS: [&str; 9] = [
 
 /// A table that is being written.
 pub struct AllowanceTable {
-    table: TableWriter<OutputFile>,
+    table: TableWriter,
     columns: Vec<Values>,
     rows: usize,
     path: PathBuf,

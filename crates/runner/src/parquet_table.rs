@@ -7,9 +7,11 @@ mod no_writer;
 #[cfg(feature = "parquet")]
 mod writer;
 
-use std::io::Write;
+use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+
+use crate::output_file::OutputFile;
 
 #[cfg(not(feature = "parquet"))]
 pub use no_writer::TableWriter;
@@ -99,21 +101,24 @@ impl Values {
     }
 }
 
-/// Writes the table `name` as one row group. Equal columns give equal bytes.
-pub fn write(file: impl Write + Send, name: &str, columns: Vec<(impl AsRef<str>, Values)>) -> Result<()> {
-    write_with_metadata(file, name, columns, &[])
-}
-
-/// Writes the table with key-value metadata of the file.
-pub fn write_with_metadata(
-    file: impl Write + Send,
+/// Writes the table `name` to `path`, completely or not at all, as one row group with key-value `metadata`. Equal
+/// columns give equal bytes.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write(
+    path: &Path,
     name: &str,
     columns: Vec<(impl AsRef<str>, Values)>,
     metadata: &[(&str, String)],
 ) -> Result<()> {
-    let kinds: Vec<(&str, Kind)> = columns.iter().map(|(name, values)| (name.as_ref(), values.kind())).collect();
-    let mut table = TableWriter::with_metadata(file, name, &kinds, metadata)?;
-    table.write_group(&columns.into_iter().map(|(_, values)| values).collect::<Vec<_>>())?;
-    table.finish()?;
-    Ok(())
+    let (names, values): (Vec<_>, Vec<Values>) = columns.into_iter().unzip();
+    let kinds: Vec<(&str, Kind)> = names.iter().map(AsRef::as_ref).zip(values.iter().map(Values::kind)).collect();
+    let output = OutputFile::create(path)?;
+    let write = || {
+        let mut table = TableWriter::with_metadata(output, name, &kinds, metadata)?;
+        table.write_group(&values)?;
+        table.finish()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?.finish()
 }

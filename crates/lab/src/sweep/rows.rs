@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use lockstep_call::{DelayScores, mean};
 use lockstep_measure::Scores;
-use lockstep_runner::output_file;
 use lockstep_runner::parquet_table::{self, Values};
 
 use super::jobs::Job;
@@ -156,7 +155,7 @@ pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
     let versions = vec![env!("CARGO_PKG_VERSION").to_owned(); rows.len()];
     let names = [(NAME.to_owned(), Values::Texts(names)), (VERSION.to_owned(), Values::Texts(versions))].into_iter();
     let columns: Vec<(String, Values)> = names.chain(settings).chain(scores).collect();
-    output_file::write(path, |output| parquet_table::write(output, "call", columns))
+    parquet_table::write(path, "call", columns, &[])
 }
 
 /// The heading of the bound on QoE_d.

@@ -300,8 +300,7 @@ mod tests {
                 "column `trace`: ",
             ),
         ] {
-            let file = fs::File::create(&path).unwrap();
-            parquet_table::write(file, "call", columns).unwrap();
+            parquet_table::write(&path, "call", columns, &[]).unwrap();
             let error = format!("{:#}", read(&path).unwrap_err());
             assert!(error.starts_with("cannot read the rows ") && error.contains(message), "{error}");
         }

@@ -1,27 +1,25 @@
 //! Replacement of the table writer in a build without Parquet.
 
 use std::convert::Infallible;
-use std::io::Write;
-use std::marker::PhantomData;
 
 use anyhow::Result;
 
 use super::{Kind, Values, check};
+use crate::output_file::OutputFile;
 
 /// Table that this build cannot write, so it has no values.
-pub struct TableWriter<W: Write + Send> {
+pub struct TableWriter {
     none: Infallible,
-    file: PhantomData<W>,
 }
 
-impl<W: Write + Send> TableWriter<W> {
+impl TableWriter {
     /// Refuses the table.
-    pub fn new(file: W, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
+    pub fn new(file: OutputFile, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
         Self::with_metadata(file, name, columns, &[])
     }
 
     /// Refuses the table.
-    pub fn with_metadata(_: W, _: &str, _: &[(&str, Kind)], _: &[(&str, String)]) -> Result<Self> {
+    pub fn with_metadata(_: OutputFile, _: &str, _: &[(&str, Kind)], _: &[(&str, String)]) -> Result<Self> {
         match check() {
             Err(error) => Err(error),
             Ok(()) => anyhow::bail!("this build writes no Parquet"),
@@ -34,8 +32,7 @@ impl<W: Write + Send> TableWriter<W> {
     }
 
     /// Not called: there is no table.
-    pub fn finish(self) -> Result<W> {
-        let _ = self.file;
+    pub fn finish(self) -> Result<OutputFile> {
         match self.none {}
     }
 }

@@ -1,6 +1,5 @@
 //! Table writer that uses the crate `parquet`.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -12,6 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::{Kind, Values};
+use crate::output_file::OutputFile;
 
 impl Kind {
     fn column(self, name: &str) -> Result<Arc<Type>> {
@@ -34,18 +34,23 @@ fn present<T: Copy>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
 }
 
 /// Table that is written by row groups.
-pub struct TableWriter<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
+pub struct TableWriter {
+    writer: SerializedFileWriter<OutputFile>,
 }
 
-impl<W: Write + Send> TableWriter<W> {
+impl TableWriter {
     /// Starts the table `name` with these columns.
-    pub fn new(file: W, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
+    pub fn new(file: OutputFile, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
         Self::with_metadata(file, name, columns, &[])
     }
 
     /// Starts the table with key-value metadata of the file.
-    pub fn with_metadata(file: W, name: &str, columns: &[(&str, Kind)], metadata: &[(&str, String)]) -> Result<Self> {
+    pub fn with_metadata(
+        file: OutputFile,
+        name: &str,
+        columns: &[(&str, Kind)],
+        metadata: &[(&str, String)],
+    ) -> Result<Self> {
         let fields = columns.iter().map(|(name, kind)| kind.column(name)).collect::<Result<Vec<_>>>()?;
         let schema = Type::group_type_builder(name).with_fields(fields).build()?;
         let mut properties = WriterProperties::builder();
@@ -99,7 +104,7 @@ impl<W: Write + Send> TableWriter<W> {
     }
 
     /// Writes the footer and returns the file.
-    pub fn finish(self) -> Result<W> {
+    pub fn finish(self) -> Result<OutputFile> {
         Ok(self.writer.into_inner()?)
     }
 }

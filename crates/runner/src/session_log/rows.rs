@@ -9,8 +9,7 @@ use lockstep_configuration::{CallSettings, ControlSettings, OptionValue};
 use lockstep_measure::{SECOND_COLUMNS, SessionSecond, SessionTotals, TOTAL_COLUMNS};
 use lockstep_media::{SourceOptions, VideoFormat, source_format};
 
-use crate::output_file;
-use crate::parquet_table::{Values, write_with_metadata};
+use crate::parquet_table::{self, Values};
 
 /// Version of the schema, stored in each file's metadata under [`VERSION_KEY`].
 pub const VERSION: &str = "1";
@@ -143,7 +142,7 @@ pub fn second_columns(sessions: &[(i64, u64, &[SessionSecond])]) -> Vec<(&'stati
 
 fn write(path: &Path, name: &str, columns: Vec<(&'static str, Values)>) -> Result<()> {
     let version = [(VERSION_KEY, VERSION.to_owned())];
-    output_file::write(path, |output| write_with_metadata(output, name, columns, &version))
+    parquet_table::write(path, name, columns, &version)
 }
 
 /// Writes rows of sessions to `path`.
