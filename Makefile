@@ -179,7 +179,7 @@ test-rust: test-wasm | $(CMAKE) ## The Rust half of all tests
 		$(CARGO) check --quiet --target wasm32-unknown-unknown -p lockstep-web
 	$(CARGO) clippy $(TEST_PROFILE) --quiet -p lockstep-live --no-default-features -- -D warnings
 	! $(CARGO) tree --quiet -p lockstep-live --no-default-features -e normal | grep -E 'eframe|x11rb|linuxvideo|zune|cpal|prost|rcgen|web-transport'
-	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+	$(CARGO) check $(TEST_PROFILE) --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target
 
 # A panic in WebAssembly aborts, so that the harness prints nothing afterwards.
 test-wasm: ## The codec's kernels in WebAssembly, in Node; takes `rustup target add wasm32-wasip1`
