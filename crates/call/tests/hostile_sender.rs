@@ -1,5 +1,9 @@
 //! Bounds of the receiving end against a sender that wants to exhaust its memory.
 
+use std::alloc::System;
+use std::sync::{Mutex, PoisonError};
+
+use cap::Cap;
 use lockstep_call::{ReceivingEnd, Vp8};
 use lockstep_control::{GracePeriod, InterArrival};
 use lockstep_transport::wire::Data;
@@ -7,7 +11,14 @@ use lockstep_transport::{Datagram, ReceiverConfig, StateId};
 use lockstep_units::Timestamp;
 use lockstep_vp8::{FrameKind, GoldenPolicy, Parameters, Picture, State, encode};
 
-const SIZE: usize = 16;
+/// Counts the memory of this program.
+#[global_allocator]
+static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Tests run one at a time, because they share the count.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const SIZE: usize = 64;
 
 fn receiving() -> ReceivingEnd<Vp8> {
     let config = ReceiverConfig { connection: Some(1), ..ReceiverConfig::default() };
@@ -16,12 +27,23 @@ fn receiving() -> ReceivingEnd<Vp8> {
 
 /// The first fragment of a frame.
 fn first_fragment(frame: u32, fragments: u16, source: StateId, target: StateId, payload: Vec<u8>) -> Datagram {
+    Datagram::Data(fragment(frame, (0, fragments), source, target, payload))
+}
+
+/// Fragment `index` of the `fragments` of a frame.
+fn fragment(
+    frame: u32,
+    (index, fragments): (u16, u16),
+    source: StateId,
+    target: StateId,
+    payload: Vec<u8>,
+) -> Data<Vec<u8>> {
     let sent_at = Timestamp::from_millis(u64::from(frame));
-    Datagram::Data(Data {
+    Data {
         connection: 1,
         sequence: frame,
         frame,
-        fragment: 0,
+        fragment: index,
         fragments,
         parity: None,
         source,
@@ -34,7 +56,7 @@ fn first_fragment(frame: u32, fragments: u16, source: StateId, target: StateId, 
         anchor: 0,
         key_frame: source == StateId::EMPTY,
         payload,
-    })
+    }
 }
 
 /// A frame of one shade from `source`.
@@ -45,26 +67,42 @@ fn coded(source: &State, shade: u8, golden: GoldenPolicy) -> (Vec<u8>, State) {
     (coded.frame, coded.state)
 }
 
-/// Sends 120 frames, so that every third state holds three pictures and is needed.
-fn send_states_of_three_pictures(end: &mut ReceivingEnd<Vp8>) {
+/// A frame that arrives, and the first fragment of a later one that needs its state.
+struct Sent {
+    arrival: Datagram,
+    unfinished: Option<Datagram>,
+}
+
+/// 120 frames, of which every third state holds three pictures and is needed. Also returns the last state.
+fn states_of_three_pictures() -> (Vec<Sent>, State) {
     let mut state = State::default();
-    let mut frame = 0;
+    let mut sent = Vec::new();
     for shade in (0..120).step_by(3) {
         // The third state holds the pictures of all three frames, and no picture of earlier states.
         for (more, golden) in [(0, GoldenPolicy::Refresh), (1, GoldenPolicy::Refresh), (2, GoldenPolicy::Keep)] {
+            let frame = sent.len() as u32;
             let source = if frame == 0 { StateId::EMPTY } else { StateId(state.id()) };
             let (payload, reached) = coded(&state, 2 * (shade + more), golden);
-            let datagram = first_fragment(frame, 1, source, StateId(reached.id()), payload);
-            assert!(end.handle_datagram(Timestamp::ZERO, Ok(datagram), false));
-            let job = end.poll_decode().expect("the newest state is always held");
-            end.decoded(Timestamp::ZERO, job.run());
-            (state, frame) = (reached, frame + 1);
+            let arrival = first_fragment(frame, 1, source, StateId(reached.id()), payload);
+            // A later frame needs the third state and stays unfinished, so the states before the third are evicted first.
+            let later = 151 + frame;
+            let unfinished = (more == 2)
+                .then(|| first_fragment(later, 2, StateId(reached.id()), StateId(u64::from(later)), vec![0]));
+            sent.push(Sent { arrival, unfinished });
+            state = reached;
         }
         assert_eq!(State::reference_pixels([&state]), 3 * SIZE * SIZE);
-        // A later frame needs the third state and stays unfinished, so the states before the third are evicted first.
-        let later = 150 + frame;
-        let unfinished = first_fragment(later, 2, StateId(state.id()), StateId(u64::from(later)), vec![0]);
-        assert!(end.handle_datagram(Timestamp::ZERO, Ok(unfinished), false));
+    }
+    (sent, state)
+}
+
+fn receive(end: &mut ReceivingEnd<Vp8>, sent: Vec<Sent>) {
+    for Sent { arrival, unfinished } in sent {
+        assert!(end.handle_datagram(Timestamp::ZERO, Ok(arrival), false));
+        let job = end.poll_decode().expect("the newest state is always held");
+        end.decoded(Timestamp::ZERO, job.run());
+        while end.poll_display().is_some() {}
+        assert!(unfinished.is_none_or(|datagram| end.handle_datagram(Timestamp::ZERO, Ok(datagram), false)));
     }
     assert_eq!(end.counts().decoded, 120);
 }
@@ -75,14 +113,42 @@ fn held_pictures(end: &ReceivingEnd<Vp8>) -> usize {
 
 #[test]
 fn kept_states_hold_few_pictures_of_the_largest_size_together() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sent, last) = states_of_three_pictures();
+    let picture = last.held_bytes() / 3;
+    let before = MEMORY.allocated();
     let mut end = receiving().with_pixel_limit(SIZE * SIZE);
-    send_states_of_three_pictures(&mut end);
+    receive(&mut end, sent);
     assert!(held_pictures(&end) <= 34, "{} pictures are held", held_pictures(&end));
+    // The count began with the frames that were to arrive.
+    let held = MEMORY.allocated().saturating_sub(before);
+    assert!(held <= 36 * picture, "{held} bytes are held, and a picture has {picture}");
 }
 
 #[test]
 fn kept_states_of_small_pictures_are_not_evicted() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut end = receiving();
-    send_states_of_three_pictures(&mut end);
+    receive(&mut end, states_of_three_pictures().0);
     assert!(held_pictures(&end) > 34, "{} pictures are held", held_pictures(&end));
+}
+
+#[test]
+fn whole_frames_wait_for_the_decoder_in_few_bytes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut end = receiving();
+    let before = MEMORY.allocated();
+    // 300 key frames of 130 kB, of which none is decoded: 39 MB.
+    for frame in 0..300 {
+        for index in 0..100 {
+            let target = StateId(u64::from(frame) + 1);
+            let mut data = fragment(frame, (index, 100), StateId::EMPTY, target, vec![0; 1300]);
+            data.sequence = 100 * frame + u32::from(index);
+            end.handle_datagram(Timestamp::ZERO, Ok(Datagram::Data(data)), false);
+        }
+    }
+    assert!(end.poll_decode().is_some());
+    let held = MEMORY.allocated().saturating_sub(before);
+    // 8 MB in the window of reassembly and 8 MB before the decoder, and what is beside the payloads.
+    assert!(held <= 20 << 20, "{held} bytes are held");
 }
