@@ -208,7 +208,8 @@ pub fn all(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
 
 /// Output that is being written. Without [`OutputFile::finish`] an old file remains unchanged.
 pub struct OutputFile {
-    name: String,
+    /// Name in errors.
+    pub(crate) name: String,
     to: To,
 }
 

@@ -115,10 +115,11 @@ pub fn write(
     let (names, values): (Vec<_>, Vec<Values>) = columns.into_iter().unzip();
     let kinds: Vec<(&str, Kind)> = names.iter().map(AsRef::as_ref).zip(values.iter().map(Values::kind)).collect();
     let output = OutputFile::create(path)?;
+    let shown = output.name.clone();
     let write = || {
         let mut table = TableWriter::with_metadata(output, name, &kinds, metadata)?;
         table.write_group(&values)?;
         table.finish()
     };
-    write().with_context(|| format!("cannot write {}", path.display()))?.finish()
+    write().with_context(|| format!("cannot write {shown}"))?.finish()
 }
