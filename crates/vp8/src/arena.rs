@@ -11,6 +11,7 @@ use std::panic::UnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::encoder::macroblock_motion::MacroblockMotion;
+use crate::encoder::macroblocks::Batch;
 use crate::encoder::packed_token::PackedToken;
 use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::macroblock::MacroblockInfo;
@@ -29,14 +30,25 @@ use crate::macroblock::MacroblockInfo;
 ///
 /// [`Analysis::new_in`]: crate::Analysis::new_in
 /// [`decode_in`]: crate::decode_in
-#[derive(Clone, Default)]
-pub struct Arena(Arc<Shelves>);
+#[derive(Clone)]
+pub struct Arena {
+    shelves: Arc<Shelves>,
+    threads: usize,
+}
+
+impl Default for Arena {
+    /// An empty arena whose owner codes on one thread.
+    fn default() -> Self {
+        Self::with_threads(1)
+    }
+}
 
 #[derive(Default)]
 struct Shelves {
     /// Samples of frames, the newest last. A frame is spare if only the arena holds it.
     frames: Mutex<Vec<Arc<[u8]>>>,
     macroblocks: Shelf<MacroblockInfo>,
+    batches: Shelf<Batch>,
     motion: Shelf<MacroblockMotion>,
     tokens: Shelf<PackedToken>,
 }
@@ -80,6 +92,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Arena {
+    /// An empty arena whose owner codes each picture on up to `threads` threads, the calling one among them.
+    ///
+    /// Frames never depend on the number of threads. Two threads are used from 640x480 on; more are not used.
+    #[must_use]
+    pub fn with_threads(threads: usize) -> Self {
+        Self { shelves: Arc::default(), threads }
+    }
+
+    /// Number of threads that code a picture.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.max(1)
+    }
+
     /// Returns a buffer for a new frame. Its samples are unspecified until the caller writes them.
     pub(crate) fn frame(&self, layout: FrameLayout) -> FrameBuffer {
         match self.spare(layout.length()) {
@@ -90,7 +115,7 @@ impl Arena {
 
     /// Takes the newest spare frame of this length. Keeps a few others of this length and frees the rest.
     fn spare(&self, length: usize) -> Option<Arc<[u8]>> {
-        let mut frames = locked(&self.0.frames);
+        let mut frames = locked(&self.shelves.frames);
         let mut found = None;
         let mut spare = 0;
         for index in (0..frames.len()).rev() {
@@ -111,7 +136,7 @@ impl Arena {
     /// Completes a frame and remembers its memory.
     pub(crate) fn finish(&self, buffer: FrameBuffer) -> Frame {
         let frame = buffer.finish();
-        locked(&self.0.frames).push(frame.shared_samples());
+        locked(&self.shelves.frames).push(frame.shared_samples());
         frame
     }
 
@@ -123,23 +148,28 @@ impl Arena {
         rest: impl FnOnce(&mut FrameBuffer) + Send + UnwindSafe + 'static,
     ) -> Frame {
         let layout = buffer.layout();
-        let pending = Pending { buffer: Some(buffer), shelves: Arc::downgrade(&self.0) };
+        let pending = Pending { buffer: Some(buffer), shelves: Arc::downgrade(&self.shelves) };
         Frame::computed_by(layout, move || pending.finish(rest))
     }
 
     /// Vectors for the macroblocks of a frame.
     pub(crate) fn macroblocks(&self) -> &Shelf<MacroblockInfo> {
-        &self.0.macroblocks
+        &self.shelves.macroblocks
+    }
+
+    /// Vectors for the coded macroblocks of a frame.
+    pub(crate) fn batches(&self) -> &Shelf<Batch> {
+        &self.shelves.batches
     }
 
     /// Vectors for the motion of a picture against its references.
     pub(crate) fn motion(&self) -> &Shelf<MacroblockMotion> {
-        &self.0.motion
+        &self.shelves.motion
     }
 
     /// Vectors for the tokens of a frame.
     pub(crate) fn tokens(&self) -> &Shelf<PackedToken> {
-        &self.0.tokens
+        &self.shelves.tokens
     }
 }
 
@@ -180,7 +210,7 @@ impl Drop for Pending {
 
 impl fmt::Debug for Arena {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Arena({} frames)", locked(&self.0.frames).len())
+        write!(formatter, "Arena({} frames)", locked(&self.shelves.frames).len())
     }
 }
 
@@ -208,7 +238,7 @@ mod tests {
     #[test]
     fn excess_spare_memory_is_freed_when_a_frame_begins() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
-        let held = |arena: &Arena| locked(&arena.0.frames).len();
+        let held = |arena: &Arena| locked(&arena.shelves.frames).len();
         let many: Vec<Frame> = (0..20).map(|_| made(&arena, layout)).collect();
         assert_eq!(held(&arena), 20);
         drop(many);
@@ -219,7 +249,7 @@ mod tests {
         drop((next, small));
         let vectors: Vec<Vec<PackedToken>> = (0..20).map(|_| arena.tokens().take(10)).collect();
         vectors.into_iter().for_each(|vector| arena.tokens().give_back(vector));
-        assert_eq!(locked(&arena.0.tokens.0).len(), MAX_SPARE_VECTORS);
+        assert_eq!(locked(&arena.shelves.tokens.0).len(), MAX_SPARE_VECTORS);
     }
 
     #[test]
@@ -258,7 +288,7 @@ mod tests {
     #[test]
     fn pending_frames_do_not_keep_the_arena_alive() {
         let (arena, layout) = (Arena::default(), FrameLayout::new(16, 16));
-        let shelves = Arc::downgrade(&arena.0);
+        let shelves = Arc::downgrade(&arena.shelves);
         let frame = arena.finish_on_access(arena.frame(layout), |buffer| buffer.samples_mut().fill(9));
         drop(arena);
         assert!(shelves.upgrade().is_none());
@@ -270,6 +300,6 @@ mod tests {
         let (arena, layout) = (Arena::default(), FrameLayout::new(16, 16));
         drop(made(&arena, layout));
         drop(arena.frame(layout));
-        assert!(locked(&arena.0.frames).is_empty());
+        assert!(locked(&arena.shelves.frames).is_empty());
     }
 }

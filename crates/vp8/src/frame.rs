@@ -94,6 +94,17 @@ impl FrameBuffer {
         Arc::get_mut(&mut self.samples).expect("a frame under construction has one owner")
     }
 
+    /// Lines of luma, U and V of each row of macroblocks, from its first sample on. Lines are one stride apart.
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = [&mut [u8]; 3]> {
+        let FrameLayout { planes: [y, u, v], rows, .. } = self.layout;
+        let samples = self.samples_mut();
+        let (samples, v_samples) = samples.split_at_mut(v.origin);
+        let (samples, u_samples) = samples.split_at_mut(u.origin);
+        let luma = samples[y.origin..].chunks_mut(16 * y.stride);
+        let chroma = u_samples.chunks_mut(8 * u.stride).zip(v_samples.chunks_mut(8 * v.stride));
+        luma.zip(chroma).take(rows).map(|(luma, (u, v))| [luma, u, v])
+    }
+
     /// Fills the borders from the edges and returns the samples, which are immutable from now on.
     pub(crate) fn into_finished_samples(mut self) -> Arc<[u8]> {
         let layout = self.layout;

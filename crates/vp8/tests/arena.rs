@@ -3,7 +3,9 @@
 mod clips;
 
 use clips::{Content, picture};
-use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State, decode, decode_in};
+use lockstep_vp8::{
+    Analysis, Arena, DEFAULT_PIXEL_LIMIT, Effort, Encoded, Parameters, Picture, State, decode, decode_in,
+};
 
 /// Pictures with motion, of changing sizes.
 fn pictures() -> Vec<Picture> {
@@ -101,4 +103,31 @@ fn states_and_pictures_outlive_their_arena() {
     drop(arena);
     assert_eq!(decode(&State::default(), &encoded.frame).unwrap().1, encoded.picture());
     assert_eq!(State::from_bytes(&encoded.state.to_bytes()), Ok(encoded.state));
+}
+
+#[test]
+fn frames_do_not_depend_on_the_number_of_threads() {
+    // The smallest picture that two threads code, a wide one, and one whose columns are no multiple of a batch.
+    for (content, width, height) in
+        [(Content::Camera, 640, 480), (Content::Patches, 1600, 200), (Content::Objects, 400, 770)]
+    {
+        let pictures: Vec<Picture> = (0..3).map(|index| picture(content, width, height, index, 5)).collect();
+        for effort in Effort::all().step_by(3) {
+            let parameters = Parameters { effort, ..Parameters::default() };
+            let coded = [1, 2, 5].map(|threads| {
+                let arena = Arena::with_threads(threads);
+                let mut state = State::default();
+                let mut frames = Vec::new();
+                for picture in &pictures {
+                    let analysis = Analysis::new_in(&arena, &state, picture, &parameters);
+                    let menu = analysis.menu(&[30, 36]);
+                    let fitted = analysis.encode_to_fit(menu[1].frame.len() * 4 / 5);
+                    frames.extend(menu.iter().chain([&fitted]).map(|coded| (coded.frame.clone(), coded.state.id())));
+                    state = fitted.state;
+                }
+                frames
+            });
+            assert!(coded[0] == coded[1] && coded[0] == coded[2], "{content:?} {width}x{height} {effort:?}");
+        }
+    }
 }

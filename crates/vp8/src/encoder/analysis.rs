@@ -153,8 +153,7 @@ impl Analysis {
             }
         }
         self.references = references;
-        let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
-        self.motion = self.search().all(room);
+        self.motion = self.search().all(&self.arena);
         let new_scene = scene_has_changed(&self.motion, coarseness(self.state.contents().quantizer));
         if new_scene && parameters.frame_kind == FrameKind::Auto {
             self.references.clear();
@@ -175,7 +174,7 @@ impl Analysis {
     /// Motion search over the picture.
     pub(super) fn search(&self) -> PictureSearch<'_> {
         let Self { source, layout, tools, content, references, .. } = self;
-        PictureSearch { source, layout, tools: *tools, content: *content, references, moved: None }
+        PictureSearch { source, layout, tools: *tools, content: *content, references, moved: None, first_row: 0 }
     }
 
     /// Chooses the updates of golden and altref from how much of the picture they predict.

@@ -15,7 +15,7 @@ pub(super) struct Contest {
     /// Luma predictions made while vectors were compared: for the two near vectors, and for two more in turn.
     pub(super) predictions: Box<[[u8; 256]; 4]>,
     /// Number of consecutive macroblocks for which zero motion was best.
-    steady: u32,
+    pub(super) steady: u32,
 }
 
 /// Limit for the trellis of inter macroblocks. With rounded levels, a trial may cost a quarter more than the best so

@@ -2,6 +2,7 @@
 
 use super::frame_quantizers::{DeadZones, FrameQuantizers};
 use super::macroblocks::Macroblocks;
+use crate::arena::Arena;
 use crate::header::QuantizerIndices;
 use crate::quantization::Steps;
 
@@ -31,10 +32,17 @@ impl Decisions {
         (1.0 / KEPT_WITHIN..=KEPT_WITHIN).contains(&ratio)
     }
 
-    /// Whether macroblock `at` with the same prediction surely quantizes to zero with `quantizers`. This holds if it
+    /// Returns the memory to the arena.
+    pub(super) fn give_back(self, arena: &Arena) {
+        let Macroblocks { batches, infos, .. } = self.macroblocks;
+        arena.batches().give_back(batches.all);
+        arena.macroblocks().give_back(infos);
+    }
+
+    /// Whether the macroblock at (`column`, `row`) with the same prediction surely quantizes to zero with `quantizers`. This holds if it
     /// was inside the dead zones and those are no narrower now.
-    pub(super) fn code_empty(&self, at: usize, quantizers: &FrameQuantizers) -> bool {
-        self.macroblocks.quantizes_to_zero[at] && self.dead_zones.lie_in(&quantizers.dead_zones())
+    pub(super) fn code_empty(&self, (column, row): (usize, usize), quantizers: &FrameQuantizers) -> bool {
+        self.macroblocks.batches.at(column, row).quantizes_to_zero && self.dead_zones.lie_in(&quantizers.dead_zones())
     }
 }
 

@@ -22,8 +22,9 @@ use super::decisions::{Decisions, step};
 use super::encoded::Encoded;
 use super::frame_encoder::{code_macroblocks, finish};
 use super::frame_quantizers::rounding_of;
+use super::macroblocks::Cost;
 use super::parameters::MAX_QUANTIZER;
-use super::steering::{Cost, Plan, Steering};
+use super::steering::{Plan, Steering};
 
 /// A frame with at least this share of the budget is not coded again.
 const FILLED: f64 = 0.92;
@@ -149,10 +150,11 @@ impl<'a> Fitting<'a> {
         self.coded.iter().any(|&(_, size)| size <= budget)
     }
 
-    fn code(&mut self, quantizer: u8, kept: Option<&Decisions>, mut steering: Steering) -> Encoded {
-        let canvas = code_macroblocks(&self.analysis, quantizer, kept, Some(&mut steering));
-        let (costs, rounding) = steering.finish();
-        let (encoded, decisions) = finish(&self.analysis, quantizer, canvas, kept);
+    fn code(&mut self, quantizer: u8, kept: Option<&Decisions>, steering: &Steering) -> Encoded {
+        let coded = code_macroblocks(&self.analysis, quantizer, kept, steering);
+        let (costs, rounding) =
+            (coded.macroblocks.all().map(|coded| coded.cost).collect(), coded.mean_rounding(steering));
+        let (encoded, decisions) = finish(&self.analysis, quantizer, coded, kept);
         let size = encoded.frame.len();
         let overhead = size - encoded.statistics.coefficient_bytes;
         self.coded.push((quantizer, size));
@@ -162,7 +164,7 @@ impl<'a> Fitting<'a> {
 
     /// Codes the frame with one quantizer, without steering.
     fn plain(&mut self, quantizer: u8) -> Encoded {
-        self.code(quantizer, None, Steering::recording(self.default_rounding()))
+        self.code(quantizer, None, &Steering::none(self.default_rounding()))
     }
 
     fn default_rounding(&self) -> f64 {
@@ -182,7 +184,7 @@ impl<'a> Fitting<'a> {
             // The same quantizer fills the budget with another weight.
             let costs = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
             let plan = Plan { costs, total, weight: f64::from(weight), gain: INTER_GAIN };
-            self.code(last.quantizer, Some(&last.decisions), Steering::following(plan, last.rounding))
+            self.code(last.quantizer, Some(&last.decisions), &Steering::following(plan, last.rounding))
         } else {
             let quantizer = self.next_quantizer(last, target, budget);
             if !last.decisions.serve(quantizer) {
@@ -196,7 +198,7 @@ impl<'a> Fitting<'a> {
             };
             let (costs, weight) = (planned_costs(&last.costs, total), f64::from(DEFAULT_SKIP_WEIGHT));
             let plan = Plan { costs, total, weight, gain };
-            self.code(quantizer, Some(&last.decisions), Steering::following(plan, rounding))
+            self.code(quantizer, Some(&last.decisions), &Steering::following(plan, rounding))
         };
         self.over += usize::from(encoded.frame.len() > budget);
         encoded

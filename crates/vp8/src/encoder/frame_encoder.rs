@@ -1,22 +1,27 @@
 //! Encoding of one frame with one quantizer.
 //!
-//! Each macroblock is decided and coded in turn, then the frame is written. The loop filter runs on first access to the
-//! state.
+//! Each macroblock is decided and coded in turn, then the frame is written. Two lanes share the rows of a large frame. The
+//! loop filter runs on first access to the state.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::analysis::Analysis;
-use super::canvas::Canvas;
+use super::canvas::CanvasRow;
 use super::contest::Contest;
 use super::costs::Costs;
 use super::decisions::Decisions;
 use super::encoded::{EncodeStatistics, Encoded};
+use super::frame_quantizers::{DeadZones, rounding_of};
 use super::header_writer::write_frame;
+use super::lanes::{Lanes, lanes_of};
 use super::loop_filter_level::{choose_level, level_from};
+use super::macroblocks::{Batches, Macroblocks};
 use super::mode_counts::ModeCounts;
 use super::mode_decision::{decide, decide_again};
 use super::parameters::MAX_QUANTIZER;
 use super::steering::Steering;
+use super::tokens::{LaneTokens, TokenBuffer};
+use crate::frame::{FrameBuffer, FrameLayout};
 use crate::header::{
     FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices, Segmentation,
 };
@@ -32,9 +37,8 @@ impl Analysis {
     /// Encodes the picture with `quantizer`. Values above 127 count as 127.
     #[must_use]
     pub fn encode(&self, quantizer: u8) -> Encoded {
-        let quantizer = quantizer.min(MAX_QUANTIZER);
-        let (encoded, decisions) = finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None);
-        self.arena.macroblocks().give_back(decisions.macroblocks.infos);
+        let (encoded, decisions) = self.encode_first(quantizer);
+        decisions.give_back(&self.arena);
         encoded
     }
 
@@ -43,7 +47,7 @@ impl Analysis {
     #[must_use]
     pub fn encode_first(&self, quantizer: u8) -> (Encoded, Decisions) {
         let quantizer = quantizer.min(MAX_QUANTIZER);
-        finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None)
+        self.code(quantizer, None)
     }
 
     /// Encodes the picture with `quantizer` (above 127 counts as 127) and reuses decisions of a `first` candidate of
@@ -70,10 +74,15 @@ impl Analysis {
             "decisions of another picture"
         );
         assert_eq!(first.key_frame, self.key_frame, "decisions of another picture");
-        let canvas = code_macroblocks(self, quantizer, Some(first), None);
-        let (encoded, decisions) = finish(self, quantizer, canvas, Some(first));
-        self.arena.macroblocks().give_back(decisions.macroblocks.infos);
+        let (encoded, decisions) = self.code(quantizer, Some(first));
+        decisions.give_back(&self.arena);
         encoded
+    }
+
+    /// Codes a frame without steering.
+    fn code(&self, quantizer: u8, kept: Option<&Decisions>) -> (Encoded, Decisions) {
+        let steering = Steering::none(f64::from(rounding_of(self.key_frame).ac));
+        finish(self, quantizer, code_macroblocks(self, quantizer, kept, &steering), kept)
     }
 
     /// Encodes one candidate per quantizer. The first one equals [`Analysis::encode`]; the others reuse its decisions
@@ -87,42 +96,95 @@ impl Analysis {
         let (first, decisions) = self.encode_first(first);
         let mut candidates = vec![first];
         candidates.extend(others.iter().map(|&quantizer| self.encode_reusing(quantizer, &decisions)));
-        self.arena.macroblocks().give_back(decisions.macroblocks.infos);
+        decisions.give_back(&self.arena);
         candidates
     }
 }
 
-/// Decides and codes all macroblocks. `kept` are decisions of another pass to reuse. `steering` records the costs and,
-/// if it has a plan, keeps the frame's size to it.
+/// A frame whose macroblocks are coded, before its loop filter level and probabilities are chosen.
+pub(super) struct CodedFrame {
+    /// The reconstruction, unfiltered.
+    buffer: FrameBuffer,
+    pub(super) macroblocks: Macroblocks,
+    tokens: TokenBuffer,
+    end: RowEnd,
+    /// The widest dead zones of all macroblocks.
+    dead_zones: DeadZones,
+}
+
+/// What the end of a row tells later rows, and that of the last row the caller. Sums cover all macroblocks so far.
+#[derive(Debug, Clone, Default)]
+struct RowEnd {
+    counts: ModeCounts,
+    /// Cost of the coefficients in 1/256 bit.
+    spent: u64,
+    /// Sum of the roundings that steering chose.
+    roundings: f64,
+    /// Number of macroblocks in the lane since one moved (`contest`).
+    steady: u32,
+}
+
+impl CodedFrame {
+    /// Mean rounding of AC coefficients, in 1/128 of a step.
+    pub(super) fn mean_rounding(&self, steering: &Steering) -> f64 {
+        steering.mean_rounding(self.end.roundings, self.macroblocks.infos.len())
+    }
+}
+
+/// Decides and codes all macroblocks. `kept` are decisions of another pass to reuse.
+///
+/// With `n` lanes, a row knows the macroblocks around its own. It does not know the ends of the `n - 1` rows before it.
 pub(super) fn code_macroblocks(
     analysis: &Analysis,
     quantizer: u8,
     kept: Option<&Decisions>,
-    mut steering: Option<&mut Steering>,
-) -> Canvas {
-    let mut costs = Costs::new(analysis, quantizer);
-    let mut canvas = Canvas::new(analysis, costs.widest_dead_zones);
-    let mut contest = Contest::default();
-    for row in 0..analysis.layout.rows {
-        costs.update_mode_costs(&canvas.counts);
-        for column in 0..analysis.layout.columns {
-            let place = canvas.place(column, row, analysis.key_frame);
-            if let Some(steering) = &mut steering {
-                steering.correct(&mut costs);
-            }
-            costs.set_macroblock(row * analysis.layout.columns + column);
-            let chosen = match kept {
-                Some(kept) => decide_again(&costs, &canvas, &place, kept, &mut contest),
-                None => decide(&costs, &canvas, &place, &mut contest),
-            };
-            if let Some(steering) = &mut steering {
+    steering: &Steering,
+) -> CodedFrame {
+    let Analysis { arena, layout, key_frame, .. } = analysis;
+    let FrameLayout { columns, rows, .. } = *layout;
+    let mut buffer = arena.frame(*layout);
+    let batches = Batches::new(columns, rows, arena.batches().take(0));
+    let ends: Vec<OnceLock<RowEnd>> = (0..rows).map(|_| OnceLock::new()).collect();
+    let (lanes, divided) = (Lanes::default(), lanes_of(layout));
+    let start = RowEnd::default();
+    let coded = lanes.run(divided.min(arena.threads()), buffer.rows_mut().enumerate(), |next| {
+        let mut costs = Costs::new(analysis, quantizer);
+        let mut contest = Contest::default();
+        let mut tokens = LaneTokens::new(arena.tokens().take(rows * columns * 32 / divided));
+        while let Some((row, samples)) = next() {
+            let end_of = |row: Option<usize>| row.map_or(&start, |row| lanes.wait(&ends[row]));
+            let known = end_of(row.checked_sub(divided));
+            costs.update_mode_costs(&known.counts);
+            contest.steady = known.steady;
+            let mut steering = steering.row(row * columns, (row + 1).saturating_sub(divided) * columns, known.spent);
+            let mut canvas = CanvasRow::new(row, *layout, *key_frame, &batches, samples);
+            for column in 0..columns {
+                let place = canvas.place(column, &lanes);
+                let at = row * columns + column;
+                steering.correct(at, (row + 1) * columns, &mut costs);
+                costs.set_macroblock(at);
+                let chosen = match kept {
+                    Some(kept) => decide_again(&costs, &canvas, &place, kept, &mut contest),
+                    None => decide(&costs, &canvas, &place, &mut contest),
+                };
                 steering.record(chosen);
+                canvas.add(&place, chosen, &mut tokens);
             }
-            canvas.add(&place, chosen, analysis.key_frame);
+            tokens.end_row(row);
+            let mut end = end_of(row.checked_sub(1)).clone();
+            end.counts.merge(&canvas.counts);
+            end.spent += steering.spent;
+            end.roundings += steering.roundings;
+            end.steady = contest.steady;
+            ends[row].set(end).expect("one lane codes the row");
         }
-    }
-    canvas.dead_zones = costs.widest_dead_zones;
-    canvas
+        (tokens, costs.widest_dead_zones)
+    });
+    let (tokens, dead_zones): (Vec<_>, Vec<_>) = coded.into_iter().unzip();
+    let dead_zones = dead_zones.into_iter().reduce(|widest, zones| widest.widened(&zones)).expect("at least one lane");
+    let macroblocks = Macroblocks::new(columns, batches, arena.macroblocks().take(columns * rows));
+    let end = ends.into_iter().next_back().and_then(OnceLock::into_inner).expect("all rows are coded");
+    CodedFrame { buffer, macroblocks, tokens: TokenBuffer::new(tokens), end, dead_zones }
 }
 
 /// The frame header before the loop filter level is chosen and the probabilities are updated.
@@ -156,21 +218,21 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
 pub(super) fn finish(
     analysis: &Analysis,
     quantizer: u8,
-    canvas: Canvas,
+    coded: CodedFrame,
     kept: Option<&Decisions>,
 ) -> (Encoded, Decisions) {
+    let CodedFrame { buffer, macroblocks, tokens, end: RowEnd { counts, .. }, dead_zones } = coded;
     let key_frame = analysis.key_frame;
     let contents = analysis.state.contents();
     let inherited = contents.inherited(key_frame);
-    let mut header = header_of(analysis, quantizer, &inherited, &canvas.counts);
+    let mut header = header_of(analysis, quantizer, &inherited, &counts);
     header.loop_filter.level = match kept {
         Some(kept) => level_from(quantizer, (kept.quantizer, kept.loop_filter_level)),
-        None => choose_level(analysis, quantizer, canvas.buffer.samples(), &canvas.macroblocks.infos, &header),
+        None => choose_level(analysis, quantizer, buffer.samples(), &macroblocks.infos, &header),
     };
-    let infos = &canvas.macroblocks.infos;
+    let infos = &macroblocks.infos;
     let filter =
         FrameFilter::new(infos, key_frame, &header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
-    let Canvas { buffer, macroblocks, tokens, counts, dead_zones, .. } = canvas;
     let size = FrameSize {
         width: analysis.source.width as u16,
         height: analysis.source.height as u16,
@@ -192,7 +254,7 @@ pub(super) fn finish(
     let skipped = infos.iter().filter(|info| info.skip).count() as u32;
     let intra = infos.iter().filter(|info| info.reference == ReferenceFrame::Intra).count() as u32;
     let count = infos.len() as u32;
-    arena.tokens().give_back(tokens.into_tokens());
+    tokens.into_tokens().for_each(|tokens| arena.tokens().give_back(tokens));
     let encoded = Encoded {
         frame: written.frame,
         state,

@@ -3,7 +3,7 @@
 
 use super::bit_cost::{BIT, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
-use super::macroblocks::Macroblocks;
+use super::macroblocks::{Coded, Macroblocks};
 use super::mode_costs::{
     PARTITIONING_PATHS, PartitionVector, chroma_path, inter_path, key_luma_path, luma_path, partition_path,
     reference_path, subblock_path, write_path,
@@ -180,10 +180,9 @@ fn visit_new_vectors(info: &MacroblockInfo, sources: &[PartitionVector; 16], mut
 
 fn count_vectors(macroblocks: &Macroblocks) -> VectorCounts {
     let mut counts = VectorCounts::default();
-    for (at, info) in macroblocks.infos.iter().enumerate() {
+    for Coded { info, near, partition_vectors, .. } in macroblocks.all() {
         if matches!(info.luma_mode, LumaMode::New | LumaMode::Split) {
-            let near = macroblocks.near[at];
-            visit_new_vectors(info, &macroblocks.partition_vectors[at], |vector| {
+            visit_new_vectors(info, partition_vectors, |vector| {
                 let (y, x) = vector.difference(near.best);
                 counts.add(y, x);
             });
@@ -194,7 +193,7 @@ fn count_vectors(macroblocks: &Macroblocks) -> VectorCounts {
 
 fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, macroblocks: &Macroblocks) {
     let references = [header.intra_probability, header.last_probability, header.golden_probability];
-    for (at, info) in macroblocks.infos.iter().enumerate() {
+    for (at, Coded { info, near, partition_vectors, .. }) in macroblocks.all().enumerate() {
         let (column, row) = (at % macroblocks.columns, at / macroblocks.columns);
         if let Some(probability) = header.skip_probability {
             writer.write(info.skip, probability);
@@ -222,7 +221,6 @@ fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, 
             write_path(writer, chroma_path(info.chroma_mode), &header.probabilities.chroma_modes);
             continue;
         }
-        let near = macroblocks.near[at];
         write_path(writer, inter_path(info.luma_mode), &near.mode_probabilities);
         match info.luma_mode {
             LumaMode::New => {
@@ -231,8 +229,7 @@ fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, 
             }
             LumaMode::Split => {
                 let [above, left, _] = macroblocks.neighbours(column, row);
-                let sources = &macroblocks.partition_vectors[at];
-                write_split(writer, info, sources, above, left, &near, &header.probabilities.motion_vectors);
+                write_split(writer, info, partition_vectors, above, left, near, &header.probabilities.motion_vectors);
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Decision between the intra modes of a macroblock.
 
-use super::canvas::Canvas;
+use super::canvas::CanvasRow;
 use super::contest::Contest;
 use super::costs::Costs;
 use super::distortion::{satd, sse};
@@ -13,7 +13,7 @@ use super::trial::Place;
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::neighbouring_subblock_modes;
-use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
+use crate::predict::intra::predict_block;
 
 /// A mode for a whole block, in one plane (luma) or two (chroma), chosen by SATD.
 struct BlockChoice<P> {
@@ -35,12 +35,18 @@ struct SubblocksChoice {
 }
 
 /// Tries the best intra mode for the whole macroblock, and the best mode for each subblock.
-pub(super) fn try_intra(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Contest) {
+pub(super) fn try_intra(costs: &Costs<'_>, canvas: &CanvasRow<'_>, place: &Place, contest: &mut Contest) {
     try_intra_below(costs, canvas, place, u32::MAX, contest);
 }
 
 /// [`try_intra`], limited to modes whose SATD cost is not far above `bar`.
-pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place, bar: u32, contest: &mut Contest) {
+pub(super) fn try_intra_below(
+    costs: &Costs<'_>,
+    canvas: &CanvasRow<'_>,
+    place: &Place,
+    bar: u32,
+    contest: &mut Contest,
+) {
     let whole = choose_whole(costs, canvas, place);
     let cost = costs.lagrangian.transformed(whole.error, whole.bits + costs.intra());
     // Subblock modes can at most halve the error. They seldom reduce it by more than three eighths.
@@ -72,26 +78,10 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
     }
 }
 
-/// Samples around a macroblock's luma.
-fn luma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> Edges<16> {
-    let plane = costs.analysis.layout.planes[0];
-    let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
-    Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
-}
-
-/// Samples around both chroma blocks of a macroblock.
-fn chroma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> [Edges<8>; 2] {
-    [1, 2].map(|index: usize| {
-        let plane = costs.analysis.layout.planes[index];
-        let at = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
-        Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
-    })
-}
-
 /// The best luma mode for the whole macroblock.
-fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoice<[u8; 256]> {
+fn choose_whole(costs: &Costs<'_>, canvas: &CanvasRow<'_>, place: &Place) -> BlockChoice<[u8; 256]> {
     let analysis = costs.analysis;
-    let edges = luma_edges(costs, canvas, place);
+    let edges = canvas.luma_edges(place.column);
     let source = &analysis.source.planes[0];
     let original = source.at(16 * place.column, 16 * place.row);
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [0; 256] };
@@ -108,9 +98,9 @@ fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoic
 }
 
 /// The best chroma mode.
-fn choose_chroma(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoice<[[u8; 64]; 2]> {
+fn choose_chroma(costs: &Costs<'_>, canvas: &CanvasRow<'_>, place: &Place) -> BlockChoice<[[u8; 64]; 2]> {
     let analysis = costs.analysis;
-    let edges = chroma_edges(costs, canvas, place);
+    let edges = canvas.chroma_edges(place.column);
     let probabilities = costs.chroma_mode_probabilities();
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [[0; 64]; 2] };
     let mut best_cost = u32::MAX;
@@ -137,7 +127,7 @@ fn choose_chroma(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoi
 /// from it. Returns `None` once the total SATD cost exceeds `bar`.
 fn choose_subblocks(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     bar: u32,
     residual: &mut Residual,
@@ -146,7 +136,7 @@ fn choose_subblocks(
     let mut around = Surroundings::of(canvas, place);
     // The context of the following subblock modes.
     let mut info = MacroblockInfo::intra(LumaMode::Subblocks, LumaMode::Dc);
-    let [above, left, _] = canvas.macroblocks.neighbours(place.column, place.row);
+    let [above, left, _] = canvas.neighbours(place.column);
     let source = &analysis.source.planes[0];
     residual.clear();
     let mut total = costs.luma_mode(LumaMode::Subblocks);
@@ -229,37 +219,17 @@ const SURROUNDINGS_ORIGIN: usize = SURROUNDINGS_STRIDE + 8;
 impl Surroundings {
     /// Gathers the surroundings of a macroblock's luma. Outside the frame they have the values that prediction uses
     /// there.
-    fn of(canvas: &Canvas, place: &Place) -> Self {
-        let layout = canvas.buffer.layout();
-        let (plane, columns) = (layout.planes[0], layout.columns);
-        let samples = canvas.buffer.samples();
-        let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
+    fn of(canvas: &CanvasRow<'_>, place: &Place) -> Self {
+        let edges = canvas.luma_edges(place.column);
         let mut around = Self { samples: [0; SURROUNDINGS_STRIDE * 17] };
-        let (has_above, has_left) = (place.row > 0, place.column > 0);
-        let first_row = &mut around.samples[..SURROUNDINGS_STRIDE];
-        first_row[7] = match (has_above, has_left) {
-            (false, _) => ABOVE_FRAME,
-            (true, false) => LEFT_OF_FRAME,
-            (true, true) => samples[at - plane.stride - 1],
-        };
-        if has_above {
-            let above = at - plane.stride;
-            first_row[8..24].copy_from_slice(&samples[above..above + 16]);
-            if place.column + 1 < columns {
-                first_row[24..28].copy_from_slice(&samples[above + 16..above + 20]);
-            } else {
-                first_row[24..28].fill(samples[above + 15]);
-            }
-        } else {
-            first_row[8..28].fill(ABOVE_FRAME);
-        }
+        around.samples[7] = edges.corner;
+        around.samples[8..24].copy_from_slice(&edges.above);
         // The samples above and to the right of the macroblock serve the right subblocks of all four rows.
-        let above_right: [u8; 4] = around.samples[24..28].try_into().expect("four samples");
-        for row in [4, 8, 12] {
+        let above_right = canvas.above_right(place.column);
+        for row in [0, 4, 8, 12] {
             around.samples[SURROUNDINGS_STRIDE * row + 24..][..4].copy_from_slice(&above_right);
         }
-        for row in 0..16 {
-            let value = if has_left { samples[at + row * plane.stride - 1] } else { LEFT_OF_FRAME };
+        for (row, value) in edges.left.into_iter().enumerate() {
             around.samples[SURROUNDINGS_ORIGIN + row * SURROUNDINGS_STRIDE - 1] = value;
         }
         around

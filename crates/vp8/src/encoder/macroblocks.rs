@@ -1,63 +1,129 @@
 //! The macroblocks of a frame under construction, and the contexts that they give to later ones.
 
-use super::mode_costs::PartitionVector;
-use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
-use crate::motion_vector::VectorBounds;
-use crate::neighbours::{NearVectors, find_near_vectors};
+use std::sync::OnceLock;
 
-/// The macroblocks of a frame under construction.
+use super::mode_costs::PartitionVector;
+use super::residual::EdgeContext;
+use crate::macroblock::MacroblockInfo;
+use crate::neighbours::NearVectors;
+
+/// Cost of a macroblock's coefficients, with the probabilities at the start of the frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    /// Cost as coded.
+    pub(super) bits: u32,
+    /// Cost if the residual is kept.
+    pub(super) coded: u32,
+    /// Skip weight from which on the residual is dropped.
+    pub(super) worth: u32,
+}
+
+impl Cost {
+    /// Cost at another skip weight.
+    pub(super) fn at(self, weight: u32) -> u32 {
+        if self.worth > weight { self.coded } else { 0 }
+    }
+}
+
+/// A coded macroblock without its tokens and samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Coded {
+    pub(super) info: MacroblockInfo,
+    pub(super) near: NearVectors,
+    /// How the vector of each partition is coded, in split mode.
+    pub(super) partition_vectors: [PartitionVector; 16],
+    /// Whether all coefficients are known to be inside the dead zones.
+    pub(super) quantizes_to_zero: bool,
+    pub(super) cost: Cost,
+    /// Context of the coefficients of the macroblock below.
+    pub(super) context: EdgeContext,
+    /// The lowest lines of luma, U and V, unfiltered, from which macroblocks below are predicted.
+    pub(super) luma: [u8; 16],
+    pub(super) chroma: [[u8; 8]; 2],
+}
+
+impl Coded {
+    /// Filler of a batch at the end of a row.
+    pub(super) const NONE: Self = Self {
+        info: MacroblockInfo::OUTSIDE,
+        near: NearVectors::NONE,
+        partition_vectors: [PartitionVector::Zero; 16],
+        quantizes_to_zero: false,
+        cost: Cost { bits: 0, coded: 0, worth: 0 },
+        context: EdgeContext::NONE,
+        luma: [0; 16],
+        chroma: [[0; 8]; 2],
+    };
+}
+
+/// Number of adjacent macroblocks in a batch.
+///
+/// A row passes its macroblocks on to the one below in batches. Memory that another core has just written is expensive
+/// to read, above all while that core writes next to it. `lab: 2026-11-effort`.
+pub(super) const BATCH: usize = 8;
+
+/// Adjacent macroblocks of a row, once they are coded.
+pub(crate) type Batch = OnceLock<[Coded; BATCH]>;
+
+/// The batches of a frame, row by row.
+#[derive(Debug, Clone)]
+pub(super) struct Batches {
+    per_row: usize,
+    pub(super) all: Vec<Batch>,
+}
+
+impl Batches {
+    /// Starts without macroblocks. `all` is an empty vector to fill.
+    pub(super) fn new(columns: usize, rows: usize, mut all: Vec<Batch>) -> Self {
+        let per_row = columns.div_ceil(BATCH);
+        all.resize_with(per_row * rows, OnceLock::new);
+        Self { per_row, all }
+    }
+
+    /// The batch of a macroblock.
+    #[inline]
+    pub(super) fn batch(&self, column: usize, row: usize) -> &Batch {
+        &self.all[row * self.per_row + column / BATCH]
+    }
+
+    /// The macroblock at this position, which must be coded.
+    #[inline]
+    pub(super) fn at(&self, column: usize, row: usize) -> &Coded {
+        let batch = self.batch(column, row).get().expect("macroblocks are coded before those that depend on them");
+        &batch[column % BATCH]
+    }
+}
+
+/// The macroblocks of a complete frame.
 #[derive(Debug, Clone)]
 pub(super) struct Macroblocks {
     pub(super) columns: usize,
-    rows: usize,
-    /// Headers of the macroblocks decided so far.
+    pub(super) batches: Batches,
+    /// Copies of the headers, row by row.
     pub(super) infos: Vec<MacroblockInfo>,
-    /// How the vector of each partition is coded, for macroblocks in split mode.
-    pub(super) partition_vectors: Vec<[PartitionVector; 16]>,
-    /// Near vectors of each macroblock.
-    pub(super) near: Vec<NearVectors>,
-    /// For each macroblock, whether all its coefficients are known to be inside the dead zones.
-    pub(super) quantizes_to_zero: Vec<bool>,
 }
 
 impl Macroblocks {
-    /// Starts without macroblocks. `infos` is an empty vector to fill.
-    pub(super) fn new(columns: usize, rows: usize, infos: Vec<MacroblockInfo>) -> Self {
-        let partition_vectors = vec![[PartitionVector::Zero; 16]; columns * rows];
-        let count = columns * rows;
-        let (near, quantizes_to_zero) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        Self { columns, rows, infos, partition_vectors, near, quantizes_to_zero }
+    /// The macroblocks in `batches`, which are complete. `infos` is an empty vector to fill.
+    pub(super) fn new(columns: usize, batches: Batches, infos: Vec<MacroblockInfo>) -> Self {
+        let mut macroblocks = Self { columns, batches, infos };
+        let mut infos = std::mem::take(&mut macroblocks.infos);
+        infos.extend(macroblocks.all().map(|coded| coded.info));
+        Self { infos, ..macroblocks }
     }
 
-    /// Adds the next macroblock in raster order.
-    #[inline]
-    pub(super) fn push(
-        &mut self,
-        info: MacroblockInfo,
-        partition_vectors: &[PartitionVector; 16],
-        near: NearVectors,
-        quantizes_to_zero: bool,
-    ) {
-        if info.luma_mode == LumaMode::Split {
-            self.partition_vectors[self.infos.len()] = *partition_vectors;
-        }
-        self.infos.push(info);
-        self.near.push(near);
-        self.quantizes_to_zero.push(quantizes_to_zero);
+    /// All macroblocks, row by row.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Coded> {
+        let rows = self.batches.all.chunks(self.batches.per_row);
+        rows.flat_map(|row| row.iter().flat_map(|batch| batch.get().expect("the frame is complete")).take(self.columns))
     }
 
     /// The neighbours above, to the left, and above to the left.
     pub(super) fn neighbours(&self, column: usize, row: usize) -> [&MacroblockInfo; 3] {
         let at = row * self.columns + column;
-        let outside = &MacroblockInfo::OUTSIDE;
-        let neighbour = |exists: bool, back: usize| if exists { &self.infos[at - back] } else { outside };
+        let neighbour = |exists: bool, back: usize| {
+            if exists { &self.infos[at - back] } else { &MacroblockInfo::OUTSIDE }
+        };
         [neighbour(row > 0, self.columns), neighbour(column > 0, 1), neighbour(row > 0 && column > 0, self.columns + 1)]
-    }
-
-    /// Near vectors of the next macroblock. The encoder uses no sign bias, so they are the same for all references.
-    pub(super) fn near_vectors(&self, column: usize, row: usize) -> NearVectors {
-        let [above, left, above_left] = self.neighbours(column, row);
-        let bounds = VectorBounds::at(column, row, self.columns, self.rows);
-        find_near_vectors(above, left, above_left, ReferenceFrame::Last, &[false; 4], &bounds)
     }
 }

@@ -12,7 +12,7 @@
 //! 2. `analysis`: properties of a picture before coding
 //! 3. `costs`: costs at one quantizer, read-only during the decision of a macroblock
 //! 4. `trial`: a macroblock coded in one way
-//! 5. `canvas`: the frame under construction, the only output
+//! 5. `canvas`: a row of the frame under construction, the only output
 //! 6. The decisions, which read both
 //! 7. `frame_encoder`: one frame
 //! 8. `fit`: a frame that fits a budget
@@ -39,9 +39,10 @@ mod header_writer;
 mod inter_prediction;
 mod intra_decision;
 mod intra_estimate;
+mod lanes;
 mod loop_filter_level;
 pub(crate) mod macroblock_motion;
-mod macroblocks;
+pub(crate) mod macroblocks;
 mod mode_costs;
 mod mode_counts;
 mod mode_decision;

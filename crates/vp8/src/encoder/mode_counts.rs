@@ -31,6 +31,19 @@ impl ModeCounts {
         }
     }
 
+    /// Adds the counts of other macroblocks.
+    pub(super) fn merge(&mut self, other: &Self) {
+        fn merge(nodes: &mut [[u32; 2]], others: &[[u32; 2]]) {
+            for (node, other) in nodes.iter_mut().flatten().zip(others.iter().flatten()) {
+                *node += other;
+            }
+        }
+        merge(std::slice::from_mut(&mut self.skip), &[other.skip]);
+        merge(&mut self.references, &other.references);
+        merge(&mut self.luma, &other.luma);
+        merge(&mut self.chroma, &other.chroma);
+    }
+
     /// Probability that a macroblock has coefficients.
     pub(super) fn skip_probability(&self) -> u8 {
         fitting_probability(self.skip[0], self.skip[1])

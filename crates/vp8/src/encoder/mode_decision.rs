@@ -3,7 +3,7 @@
 //! [`decide`] tries zero motion, the best vectors, other references, split mode and intra prediction. It stops early
 //! where more trials are unlikely to pay. [`decide_again`] starts from decisions of another pass.
 
-use super::canvas::Canvas;
+use super::canvas::CanvasRow;
 use super::contest::Contest;
 use super::costs::Costs;
 use super::decisions::Decisions;
@@ -88,7 +88,12 @@ impl Shortlist {
 }
 
 /// Decides a macroblock: returns the best of the trials that seem worthwhile.
-pub(super) fn decide<'c>(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &'c mut Contest) -> &'c mut Trial {
+pub(super) fn decide<'c>(
+    costs: &Costs<'_>,
+    canvas: &CanvasRow<'_>,
+    place: &Place,
+    contest: &'c mut Contest,
+) -> &'c mut Trial {
     contest.begin();
     if costs.analysis.key_frame {
         try_intra(costs, canvas, place, contest);
@@ -102,7 +107,7 @@ pub(super) fn decide<'c>(costs: &Costs<'_>, canvas: &Canvas, place: &Place, cont
 /// reused intra modes cost bits. `lab: 2026-11-notes-vp8`.
 pub(super) fn decide_again<'c>(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     kept: &Decisions,
     contest: &'c mut Contest,
@@ -112,7 +117,7 @@ pub(super) fn decide_again<'c>(
     let at = place.row * analysis.layout.columns + place.column;
     let info = &kept.macroblocks.infos[at];
     let reference = analysis.references.iter().find(|(kind, _)| *kind == info.reference);
-    let empty = kept.code_empty(at, &costs.quantizers);
+    let empty = kept.code_empty((place.column, place.row), &costs.quantizers);
     let kept =
         reference.is_some_and(|(_, reference)| keep_inter(costs, canvas, place, info, reference, empty, contest));
     if analysis.key_frame {
@@ -127,7 +132,7 @@ pub(super) fn decide_again<'c>(
 /// `empty` means that the residual is known to quantize to zero. Returns false if the vectors cannot be coded.
 fn keep_inter(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     info: &MacroblockInfo,
     reference: &Frame,
@@ -170,7 +175,7 @@ fn motion_at<'a>(costs: &Costs<'a>, place: &Place) -> &'a MacroblockMotion {
 }
 
 /// Tries the ways to code a macroblock of an interframe.
-fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Contest) {
+fn try_inter(costs: &Costs<'_>, canvas: &CanvasRow<'_>, place: &Place, contest: &mut Contest) {
     let near = place.near;
     let analysis = costs.analysis;
     let tools = &analysis.tools;

@@ -1,14 +1,19 @@
 //! Motion search for all macroblocks of a picture.
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use super::distortion::satd;
 use super::global_motion::global_motion;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
+use super::lanes::{Lanes, lanes_of};
 use super::macroblock_motion::{INTRA_ESTIMATE_SATD, MacroblockMotion, ReferenceMotion, SPLIT_SATD};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
 use super::parameters::Content;
 use super::source::Source;
 use super::tools::Tools;
+use crate::arena::Arena;
 use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::ReferenceFrame;
 use crate::motion_vector::MotionVector;
@@ -45,16 +50,49 @@ pub(super) struct PictureSearch<'a> {
     pub(super) references: &'a [(ReferenceFrame, Frame)],
     /// Global motion since the last frame, once it is known.
     pub(super) moved: Option<Displacement>,
+    /// First row of the part of the picture that is searched. The rows above it are unknown.
+    pub(super) first_row: usize,
 }
 
 impl PictureSearch<'_> {
-    /// Searches every macroblock, row by row. `all` is an empty vector to fill.
-    pub(super) fn all(&self, mut all: Vec<MacroblockMotion>) -> Vec<MacroblockMotion> {
-        let (columns, rows) = (self.layout.columns, self.layout.rows);
+    /// Searches every macroblock. A large picture is searched in two parts, by one lane each (`lanes`).
+    pub(super) fn all(&self, arena: &Arena) -> Vec<MacroblockMotion> {
+        let FrameLayout { columns, rows, .. } = *self.layout;
+        let divided = lanes_of(self.layout);
+        let global_motion = OnceLock::new();
+        let parts = (0..divided).map(|part| part * rows / divided..(part + 1) * rows / divided);
+        let found = Lanes::default().run(divided.min(arena.threads()), parts, |next| {
+            let mut found = Vec::new();
+            while let Some(rows) = next() {
+                let (start, room) = (rows.start, arena.motion().take(columns * rows.len()));
+                found.push((start, self.part(rows, &global_motion, room)));
+            }
+            found
+        });
+        let mut parts: Vec<_> = found.into_iter().flatten().collect();
+        parts.sort_by_key(|&(start, _)| start);
+        let mut parts = parts.into_iter().map(|(_, part)| part);
+        let mut all = parts.next().expect("at least one part");
+        for mut part in parts {
+            all.append(&mut part);
+            arena.motion().give_back(part);
+        }
+        all
+    }
+
+    /// Searches the macroblocks of `rows`, row by row. `global_motion` is computed when a part needs it. `all` is an empty
+    /// vector to fill.
+    fn part(
+        &self,
+        rows: Range<usize>,
+        global_motion: &OnceLock<Displacement>,
+        mut all: Vec<MacroblockMotion>,
+    ) -> Vec<MacroblockMotion> {
+        let columns = self.layout.columns;
         let mut prediction = [0u8; 256];
         let mut total = 0u64;
-        let mut search = *self;
-        for row in 0..rows {
+        let mut search = Self { first_row: rows.start, ..*self };
+        for row in rows {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
                 for index in 0..self.references.len() {
@@ -67,7 +105,7 @@ impl PictureSearch<'_> {
                     };
                     motion.references[index] = find(&search, &motion, &mut prediction);
                     if index == 0 && search.moved.is_none() && motion.references[0].sad > GLOBAL_MOTION_SAD {
-                        search.moved = Some(self.global_motion());
+                        search.moved = Some(*global_motion.get_or_init(|| self.global_motion()));
                         motion.references[0] = find(&search, &motion, &mut prediction);
                     }
                 }
@@ -156,6 +194,7 @@ impl PictureSearch<'_> {
         let (x, y) = (16 * column, 16 * row);
         let (_, reference) = &self.references[index];
         let columns = self.layout.columns;
+        let row = row - self.first_row;
         let at = row * columns + column;
         let neighbour = |exists: bool, back: usize| {
             if exists { done[at - back].references[index].vector } else { MotionVector::ZERO }

@@ -20,6 +20,9 @@ pub(crate) struct EdgeContext {
 const SECOND_ORDER_EDGE: usize = 8;
 
 impl EdgeContext {
+    /// No coefficients.
+    pub(crate) const NONE: Self = Self { has_coefficients: [0; 9] };
+
     /// Updates the context after a macroblock without coefficients.
     pub(crate) fn clear(&mut self, has_second_order: bool) {
         let kept = if has_second_order { 0 } else { self.has_coefficients[SECOND_ORDER_EDGE] };

@@ -1,6 +1,6 @@
 //! Decision about split mode: macroblocks whose parts move differently (RFC 6386, section 16.3).
 
-use super::canvas::Canvas;
+use super::canvas::CanvasRow;
 use super::contest::Contest;
 use super::costs::Costs;
 use super::distortion::satd;
@@ -37,7 +37,7 @@ struct Split {
 /// vector; a split must come close to it.
 pub(super) fn try_splits(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     near: &NearVectors,
     quarters: &[MotionVector; 4],
@@ -99,13 +99,13 @@ fn block_satd(costs: &Costs<'_>, place: &Place, block: usize, vector: MotionVect
 /// A vector for each subblock: that of a neighbour, that of its quarter, or a refinement of the latter.
 fn sixteenths(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     near: &NearVectors,
     from: &[MotionVector; 16],
 ) -> [MotionVector; 16] {
     let mut vectors = *from;
-    let [above, left, _] = canvas.macroblocks.neighbours(place.column, place.row);
+    let [above, left, _] = canvas.neighbours(place.column);
     for block in 0..16 {
         let beside = neighbouring_vectors(block, &vectors, above, left);
         let cost = |vector: MotionVector| {
@@ -162,14 +162,14 @@ fn partition_vector(
 /// The split of the last frame with these vectors; `None` if a vector cannot be coded.
 fn split(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     near: &NearVectors,
     partitioning: u8,
     vectors: &[MotionVector; 16],
 ) -> Option<Split> {
     let (kind, _) = &costs.analysis.references[0];
-    let [above, left, _] = canvas.macroblocks.neighbours(place.column, place.row);
+    let [above, left, _] = canvas.neighbours(place.column);
     let mut bits = costs.inter_mode(LumaMode::Split, *kind, near)
         + path_cost(PARTITIONING_PATHS[usize::from(partitioning)], &PARTITIONING_PROBABILITIES);
     let mut partition_vectors = [PartitionVector::Zero; 16];
@@ -191,7 +191,7 @@ fn split(
 /// How to code the split of another pass with the current neighbours, and its cost; `None` if a vector cannot be coded.
 pub(super) fn split_again(
     costs: &Costs<'_>,
-    canvas: &Canvas,
+    canvas: &CanvasRow<'_>,
     place: &Place,
     near: &NearVectors,
     info: &MacroblockInfo,

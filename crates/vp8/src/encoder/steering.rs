@@ -1,6 +1,7 @@
 //! Steering of a frame's size during coding: rounding and skip weight are corrected from macroblock to macroblock.
 
 use super::costs::Costs;
+use super::macroblocks::Cost;
 use super::trial::Trial;
 
 /// Look-ahead of the control loop, as a share of the frame (smallest, largest): the deviation should vanish within it.
@@ -11,24 +12,6 @@ const STEERING_INTERVAL: usize = 4;
 const ROUNDINGS: (f64, f64) = (0.0, 56.0);
 /// Units of strictness that double the skip weight.
 const DOUBLING: f64 = 8.0;
-
-/// Cost of a macroblock's coefficients, with the probabilities at the start of the frame.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cost {
-    /// Cost as coded.
-    pub(super) bits: u32,
-    /// Cost if the residual is kept.
-    coded: u32,
-    /// Skip weight from which on the residual is dropped.
-    worth: u32,
-}
-
-impl Cost {
-    /// Cost at another skip weight.
-    pub(super) fn at(self, weight: u32) -> u32 {
-        if self.worth > weight { self.coded } else { 0 }
-    }
-}
 
 /// Plan for a frame's size.
 #[derive(Debug)]
@@ -42,68 +25,94 @@ pub(super) struct Plan {
     pub(super) gain: f64,
 }
 
-/// Records the cost of each macroblock and, with a plan, controls the frame's size.
+/// Control of a frame's size, if there is a plan.
 #[derive(Debug)]
 pub(super) struct Steering {
     plan: Option<Plan>,
-    /// Costs of the macroblocks so far, and their total.
-    costs: Vec<Cost>,
-    spent: u64,
-    planned: f64,
+    /// Sum of the planned costs before each macroblock, and of all.
+    planned: Vec<f64>,
     /// Expected rounding, in 1/128 of a step.
     rounding: f64,
+}
+
+/// Control within one row of macroblocks.
+#[derive(Debug)]
+pub(super) struct RowSteering<'a> {
+    steering: &'a Steering,
+    /// First macroblock of the row.
+    first: usize,
+    /// Number of macroblocks before the row whose costs are known, and those costs. The others count as planned.
+    known: usize,
+    known_spent: u64,
+    /// Cost of the row so far.
+    pub(super) spent: u64,
     /// Sum of the roundings used.
-    roundings: f64,
+    pub(super) roundings: f64,
 }
 
 impl Steering {
-    /// Records only; `rounding` is the rounding in use.
-    pub(super) fn recording(rounding: f64) -> Self {
-        Self { plan: None, costs: Vec::new(), spent: 0, planned: 0.0, rounding, roundings: 0.0 }
+    /// Does not steer; `rounding` is the rounding in use.
+    pub(super) fn none(rounding: f64) -> Self {
+        Self { plan: None, planned: Vec::new(), rounding }
     }
 
     /// Follows a plan, starting with `rounding`.
     pub(super) fn following(plan: Plan, rounding: f64) -> Self {
-        Self { plan: Some(plan), ..Self::recording(rounding) }
+        let sums = plan.costs.iter().scan(0.0, |sum, cost| {
+            *sum += cost;
+            Some(*sum)
+        });
+        let planned = std::iter::once(0.0).chain(sums).collect();
+        Self { plan: Some(plan), planned, rounding }
     }
 
-    /// Corrects rounding and skip weight every few macroblocks, before a macroblock is decided.
-    pub(super) fn correct(&mut self, costs: &mut Costs<'_>) {
-        let at = self.costs.len();
-        if let Some(plan) = &self.plan
-            && at.is_multiple_of(STEERING_INTERVAL)
+    /// Control of a row that begins with macroblock `first`. The first `known` macroblocks have cost
+    /// `known_spent`.
+    pub(super) fn row(&self, first: usize, known: usize, known_spent: u64) -> RowSteering<'_> {
+        RowSteering { steering: self, first, known, known_spent, spent: 0, roundings: 0.0 }
+    }
+
+    /// Mean rounding of `count` macroblocks with this sum of roundings.
+    pub(super) fn mean_rounding(&self, roundings: f64, count: usize) -> f64 {
+        if self.plan.is_some() { roundings / count as f64 } else { self.rounding }
+    }
+}
+
+impl RowSteering<'_> {
+    /// Corrects rounding and skip weight every few macroblocks, before macroblock `at` is decided. The row ends before
+    /// macroblock `end`.
+    pub(super) fn correct(&mut self, at: usize, end: usize, costs: &mut Costs<'_>) {
+        if let Some(plan) = &self.steering.plan
+            && (at - self.first).is_multiple_of(STEERING_INTERVAL)
         {
-            let (rounding, weight) = self.steer(plan);
-            let together = plan.costs.len().min(at + STEERING_INTERVAL) - at;
+            let (rounding, weight) = self.steer(plan, at);
+            let together = end.min(at + STEERING_INTERVAL) - at;
             self.roundings += rounding * together as f64;
             costs.steer(rounding as i32, weight as u32);
         }
     }
 
     /// Rounding and skip weight for the next macroblocks.
-    fn steer(&self, plan: &Plan) -> (f64, f64) {
-        let ahead = (self.spent as f64 - self.planned) / plan.total;
-        let left = 1.0 - self.planned / plan.total;
+    fn steer(&self, plan: &Plan, at: usize) -> (f64, f64) {
+        let Steering { planned, rounding, .. } = self.steering;
+        let unknown = planned[self.first] - planned[self.known];
+        let spent = self.known_spent + self.spent;
+        let ahead = (spent as f64 - (planned[at] - unknown)) / plan.total;
+        let left = 1.0 - planned[at] / plan.total;
         let strictness = (ahead / left.clamp(HORIZON.0, HORIZON.1) / plan.gain).clamp(-64.0, 64.0);
-        let rounding = (self.rounding - strictness).clamp(ROUNDINGS.0, ROUNDINGS.1);
+        let rounding = (rounding - strictness).clamp(ROUNDINGS.0, ROUNDINGS.1);
         let factor = 1.0 + strictness.abs() / DOUBLING;
         (rounding, if strictness > 0.0 { plan.weight * factor } else { plan.weight / factor })
     }
 
     /// Records the cost of a macroblock after its decision.
     pub(super) fn record(&mut self, chosen: &Trial) {
-        let (coded, worth) = (chosen.coefficient_bits, chosen.worth);
-        let bits = if chosen.residual.is_empty() { 0 } else { coded };
-        if let Some(planned) = self.plan.as_ref().and_then(|plan| plan.costs.get(self.costs.len())) {
-            self.planned += planned;
-        }
-        self.costs.push(Cost { bits, coded, worth });
-        self.spent += u64::from(bits);
+        self.spent += u64::from(cost_of(chosen).bits);
     }
+}
 
-    /// Returns the records and the mean rounding.
-    pub(super) fn finish(self) -> (Vec<Cost>, f64) {
-        let rounding = if self.plan.is_some() { self.roundings / self.costs.len() as f64 } else { self.rounding };
-        (self.costs, rounding)
-    }
+/// Cost of a decided macroblock's coefficients.
+pub(super) fn cost_of(chosen: &Trial) -> Cost {
+    let (coded, worth) = (chosen.coefficient_bits, chosen.worth);
+    Cost { bits: if chosen.residual.is_empty() { 0 } else { coded }, coded, worth }
 }

@@ -1,5 +1,7 @@
 //! Coefficient tokens (RFC 6386, section 13): their costs, recording, counts and writing.
 
+use std::ops::Range;
+
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
 use super::packed_token::{
@@ -150,10 +152,30 @@ impl TokenCosts {
     }
 }
 
-/// Tokens of a frame in coding order.
+/// Tokens of the rows of macroblocks that one lane codes (`lanes`).
 #[derive(Debug)]
-pub(crate) struct TokenBuffer {
+pub(crate) struct LaneTokens {
     tokens: Vec<PackedToken>,
+    /// The rows in order, and the number of tokens at the end of each.
+    ends: Vec<(usize, usize)>,
+}
+
+impl LaneTokens {
+    /// Starts with no row. `tokens` is an empty vector to fill.
+    pub(crate) fn new(tokens: Vec<PackedToken>) -> Self {
+        Self { tokens, ends: Vec::new() }
+    }
+
+    /// Appends the tokens of a macroblock.
+    #[inline]
+    pub(crate) fn push(&mut self, tokens: &[PackedToken]) {
+        self.tokens.extend_from_slice(tokens);
+    }
+
+    /// Ends `row`.
+    pub(crate) fn end_row(&mut self, row: usize) {
+        self.ends.push((row, self.tokens.len()));
+    }
 }
 
 /// Counts of a frame's tokens by row of probabilities.
@@ -164,23 +186,39 @@ pub(crate) struct TokenCounts {
     after_zero: Box<[u32; ROWS]>,
 }
 
+/// Tokens of a frame.
+#[derive(Debug)]
+pub(crate) struct TokenBuffer {
+    lanes: Vec<Vec<PackedToken>>,
+    /// For each row, its lane and its part of the lane's tokens.
+    rows: Vec<(usize, Range<usize>)>,
+}
+
 impl TokenBuffer {
-    /// Creates a buffer. `tokens` is an empty vector to fill.
-    pub(crate) fn new(tokens: Vec<PackedToken>) -> Self {
-        Self { tokens }
+    /// The tokens of all rows, each from one of the lanes.
+    pub(crate) fn new(lanes: Vec<LaneTokens>) -> Self {
+        let mut rows = Vec::new();
+        for (lane, LaneTokens { ends, .. }) in lanes.iter().enumerate() {
+            let starts = std::iter::once(0).chain(ends.iter().map(|&(_, end)| end));
+            rows.extend(ends.iter().zip(starts).map(|(&(row, end), start)| (row, (lane, start..end))));
+        }
+        rows.sort_by_key(|&(row, _)| row);
+        let rows = rows.into_iter().map(|(_, part)| part).collect();
+        Self { lanes: lanes.into_iter().map(|lane| lane.tokens).collect(), rows }
     }
 
-    /// Appends the tokens of a macroblock.
-    #[inline]
-    pub(crate) fn push(&mut self, tokens: &[PackedToken]) {
-        self.tokens.extend_from_slice(tokens);
+    /// The tokens in coding order, row by row.
+    fn rows(&self) -> impl Iterator<Item = &[PackedToken]> {
+        self.rows.iter().map(|(lane, part)| &self.lanes[*lane][part.clone()])
     }
 
     /// Counts the tokens.
     pub(crate) fn count(&self) -> TokenCounts {
         let mut by_index = Box::new([0u32; INDICES]);
-        for token in &self.tokens {
-            by_index[token.index()] += 1;
+        for row in self.rows() {
+            for token in row {
+                by_index[token.index()] += 1;
+            }
         }
         let mut counted = TokenCounts { counts: Box::new([[0; TOKENS]; ROWS]), after_zero: Box::new([0; ROWS]) };
         for (row, (counts, after_zero)) in counted.counts.iter_mut().zip(counted.after_zero.iter_mut()).enumerate() {
@@ -196,12 +234,12 @@ impl TokenBuffer {
 
     /// Number of tokens.
     pub(crate) fn len(&self) -> usize {
-        self.tokens.len()
+        self.lanes.iter().map(Vec::len).sum()
     }
 
-    /// Returns the vector of tokens.
-    pub(crate) fn into_tokens(self) -> Vec<PackedToken> {
-        self.tokens
+    /// Returns the vectors of tokens.
+    pub(crate) fn into_tokens(self) -> impl Iterator<Item = Vec<PackedToken>> {
+        self.lanes.into_iter()
     }
 
     /// Writes all tokens.
@@ -210,34 +248,36 @@ impl TokenBuffer {
         for (row, probabilities) in rows.iter_mut().zip(probabilities.iter().flatten().flatten()) {
             *row = *probabilities;
         }
-        for &packed in &self.tokens {
-            let p = &rows[packed.row() % rows.len()];
-            let token = packed.token();
-            if !packed.follows_zero() {
-                writer.write(token != END_OF_BLOCK, p[0]);
-                if token == END_OF_BLOCK {
-                    continue;
-                }
-            }
-            writer.write(token != 0, p[1]);
-            if token == 0 {
-                continue;
-            }
-            writer.write(token != 1, p[2]);
-            if token > 1 {
-                for &(node, bit) in &PATHS[token][3..] {
-                    writer.write(bit, p[node]);
-                }
-                if token >= FIRST_CATEGORY {
-                    let category = token - FIRST_CATEGORY;
-                    let extra = packed.magnitude() - usize::from(CATEGORY_BASES[category]);
-                    let probabilities = CATEGORY_PROBABILITIES[category];
-                    for (bit, &probability) in probabilities.iter().enumerate() {
-                        writer.write(extra >> (probabilities.len() - 1 - bit) & 1 == 1, probability);
+        for row in self.rows() {
+            for &packed in row {
+                let p = &rows[packed.row() % rows.len()];
+                let token = packed.token();
+                if !packed.follows_zero() {
+                    writer.write(token != END_OF_BLOCK, p[0]);
+                    if token == END_OF_BLOCK {
+                        continue;
                     }
                 }
+                writer.write(token != 0, p[1]);
+                if token == 0 {
+                    continue;
+                }
+                writer.write(token != 1, p[2]);
+                if token > 1 {
+                    for &(node, bit) in &PATHS[token][3..] {
+                        writer.write(bit, p[node]);
+                    }
+                    if token >= FIRST_CATEGORY {
+                        let category = token - FIRST_CATEGORY;
+                        let extra = packed.magnitude() - usize::from(CATEGORY_BASES[category]);
+                        let probabilities = CATEGORY_PROBABILITIES[category];
+                        for (bit, &probability) in probabilities.iter().enumerate() {
+                            writer.write(extra >> (probabilities.len() - 1 - bit) & 1 == 1, probability);
+                        }
+                    }
+                }
+                writer.write_flag(packed.is_negative());
             }
-            writer.write_flag(packed.is_negative());
         }
         writer
     }
@@ -316,7 +356,7 @@ mod tests {
         ) {
             let kinds = [BlockKind::LumaWithoutDc, BlockKind::SecondOrder, BlockKind::Chroma, BlockKind::Luma];
             let costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
-            let mut tokens = TokenBuffer::new(Vec::new());
+            let mut lane = LaneTokens::new(Vec::new());
             let mut cost = 0;
             for (kind, context, mut levels) in blocks {
                 if kind == 0 {
@@ -325,8 +365,10 @@ mod tests {
                 prop_assert_eq!(end_of(&levels), end(&levels));
                 let block = packed(kinds[kind], context, &levels);
                 cost += costs.of(block.all());
-                tokens.push(block.all());
+                lane.push(block.all());
             }
+            lane.end_row(0);
+            let tokens = TokenBuffer::new(vec![lane]);
             let writer = tokens.write(BoolEncoder::with_capacity(0), &DEFAULT_COEFFICIENT_PROBABILITIES);
             let bits = 8.0 * writer.finish().len() as f64;
             let expected = f64::from(cost) / 256.0;
@@ -349,13 +391,15 @@ mod tests {
 
     #[test]
     fn probability_updates_reduce_the_frame_size() {
-        let mut tokens = TokenBuffer::new(Vec::new());
+        let mut lane = LaneTokens::new(Vec::new());
         let mut levels = [0; 16];
         for index in 0..3000 {
             levels[0] = index % 3 - 1;
             levels[5] = i16::from(index % 7 == 0) * 9;
-            tokens.push(packed(BlockKind::Luma, 0, &levels).all());
+            lane.push(packed(BlockKind::Luma, 0, &levels).all());
         }
+        lane.end_row(0);
+        let tokens = TokenBuffer::new(vec![lane]);
         let mut adapted = DEFAULT_COEFFICIENT_PROBABILITIES;
         let size = |probabilities: &CoefficientProbabilities| {
             tokens.write(BoolEncoder::with_capacity(0), probabilities).finish().len()

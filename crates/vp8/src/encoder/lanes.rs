@@ -1,0 +1,131 @@
+//! Work on one picture by several threads.
+//!
+//! A lane is a thread that takes one piece of the work after the other, such as a row of macroblocks. Where a row depends
+//! on the one above, its lane waits for the results of the other lane (a wavefront). Results never depend on which lane
+//! does what.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use crate::frame::FrameLayout;
+
+/// Number of macroblocks from which on a picture is divided among two lanes, as many as 640x480 has. Smaller pictures
+/// gain less than a millisecond. `lab: 2026-11-effort`.
+const DIVIDED_FROM: usize = 1200;
+
+/// Number of lanes that a picture of this size is divided for. It says what a row can know of those before it, so coded
+/// bytes depend on it. They do not depend on how many of the lanes run at the same time.
+pub(super) fn lanes_of(layout: &FrameLayout) -> usize {
+    if layout.columns * layout.rows < DIVIDED_FROM { 1 } else { 2 }
+}
+
+/// Number of tests before a waiting lane offers its core to other threads.
+const SPINS: u32 = 200;
+
+/// The lanes that work on one picture.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// Whether a lane has panicked, so that the results that others wait for will not come.
+    abandoned: AtomicBool,
+}
+
+impl Lanes {
+    /// Runs `lane` on up to `most` threads, the calling one among them. Each lane gets a function that returns the next
+    /// piece of `work`. Returns the results of the lanes.
+    ///
+    /// If the system has no more threads, or starts them late, fewer lanes do the work.
+    ///
+    /// # Panics
+    /// If a lane panics.
+    pub(super) fn run<W: Send, T: Send>(
+        &self,
+        most: usize,
+        work: impl Iterator<Item = W> + Send,
+        lane: impl Fn(&dyn Fn() -> Option<W>) -> T + Sync,
+    ) -> Vec<T> {
+        let work = Mutex::new(work);
+        let next = || work.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let lane = || {
+            let guard = Guard(self);
+            let result = lane(&next);
+            std::mem::forget(guard);
+            result
+        };
+        thread::scope(|scope| {
+            let spawn = |_| thread::Builder::new().name("lane".to_owned()).spawn_scoped(scope, lane).ok();
+            let others: Vec<_> = (1..most).map_while(spawn).collect();
+            let mut results = vec![lane()];
+            for lane in others {
+                match lane.join() {
+                    Ok(result) => results.push(result),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            results
+        })
+    }
+
+    /// Waits for the result of another lane.
+    pub(super) fn wait<'a, T>(&self, result: &'a OnceLock<T>) -> &'a T {
+        let mut tests = 0;
+        loop {
+            if let Some(result) = result.get() {
+                return result;
+            }
+            assert!(!self.abandoned.load(Ordering::Relaxed), "another lane panicked");
+            tests += 1;
+            if tests < SPINS {
+                std::hint::spin_loop();
+            } else {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Tells the other lanes when a job panics.
+struct Guard<'a>(&'a Lanes);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums of 0 to `number` for all numbers below 10. Each number waits for the one before.
+    fn sums(most: usize, fail_at: Option<u32>) -> Vec<u32> {
+        let lanes = Lanes::default();
+        let cells: Vec<OnceLock<u32>> = (0..10).map(|_| OnceLock::new()).collect();
+        let counts = lanes.run(most, 0..10u32, |next| {
+            let mut count = 0;
+            while let Some(number) = next() {
+                assert!(fail_at != Some(number), "asked to fail");
+                let before = number.checked_sub(1).map_or(0, |before| *lanes.wait(&cells[before as usize]));
+                cells[number as usize].set(before + number).expect("one lane for each number");
+                count += 1;
+            }
+            count
+        });
+        assert_eq!((counts.len(), counts.iter().sum::<u32>()), (most, 10));
+        cells.into_iter().map(|cell| cell.into_inner().expect("all numbers")).collect()
+    }
+
+    #[test]
+    fn lanes_wait_for_each_other() {
+        for most in 1..4 {
+            assert_eq!(sums(most, None), [0, 1, 3, 6, 10, 15, 21, 28, 36, 45]);
+        }
+    }
+
+    #[test]
+    fn panic_in_a_lane_ends_all_lanes() {
+        for fail_at in [4, 5] {
+            assert!(std::panic::catch_unwind(|| sums(2, Some(fail_at))).is_err());
+        }
+    }
+}
