@@ -70,6 +70,12 @@ impl EitherArena {
         Self { av1, ..Self::default() }
     }
 
+    /// Arenas with `vp8` for frames of VP8.
+    #[must_use]
+    pub fn with_vp8(vp8: Arena) -> Self {
+        Self { vp8, ..Self::default() }
+    }
+
     /// The arena of AV1, if frames are those of AV1.
     #[must_use]
     pub fn av1(&self) -> Option<&Av1Arena> {

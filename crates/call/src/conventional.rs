@@ -57,6 +57,12 @@ impl<C: FunctionalCodec> ConventionalEncoder<C> {
             arena: C::Arena::default(),
         }
     }
+
+    /// Codes in the memory of `arena`, and with what else it provides, such as threads.
+    #[must_use]
+    pub fn with_arena(self, arena: C::Arena) -> Self {
+        Self { arena, ..self }
+    }
 }
 
 impl<C: FunctionalCodec> ConventionalEncoder<C> {

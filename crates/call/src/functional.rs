@@ -139,6 +139,12 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
         }
     }
 
+    /// Codes in the memory of `arena`, and with what else it provides, such as threads.
+    #[must_use]
+    pub fn with_arena(self, arena: C::Arena) -> Self {
+        Self { arena, ..self }
+    }
+
     /// Whether a picture is skipped in favour of the next.
     fn drops(&mut self, now: Timestamp, inter: &SizeCurve, budget: ByteCount) -> bool {
         let Tuning { functional, screen, .. } = self.tuning;

@@ -1,13 +1,15 @@
 //! Makes the links and the ends of a call from its settings.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_av1::{Av1, Av1Parameters, OneOf, Vp8OrAv1};
+use lockstep_av1::{Av1, Av1Parameters, EitherArena, OneOf, Vp8OrAv1};
 use lockstep_call::{
-    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, PictureCodec, ReceivingEnd, SalsifyEncoder,
+    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, PictureCodec, ReceivingEnd, SalsifyEncoder,
     SendingEnd, announced,
 };
 use lockstep_control::recording::{Header, Recorded, Recorder};
@@ -17,7 +19,7 @@ use lockstep_media::VideoFormat;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{FrameKind, Parameters};
+use lockstep_vp8::{Arena, FrameKind, Parameters};
 
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, sender_model_hash};
 
@@ -105,7 +107,8 @@ impl ControlSettings {
         path: Option<KnownPath>,
         bounds: RateBounds,
     ) -> Result<SendingEnd<Vp8OrAv1>> {
-        self.sending_end_of(format, connection, &self.setup_for(format, path, bounds), None)
+        let setup = self.setup_for(format, path, bounds);
+        self.sending_end_of(format, connection, &setup, None, EitherArena::default())
     }
 
     /// Sending end of a live call; a `recorder` records the controller's inputs and answers.
@@ -118,7 +121,7 @@ impl ControlSettings {
         connection: u32,
         recorder: Option<Box<dyn Recorder>>,
     ) -> Result<SendingEnd<Vp8OrAv1>> {
-        self.sending_end_of(format, connection, &self.live_setup(format)?, recorder)
+        self.sending_end_of(format, connection, &self.live_setup(format)?, recorder, self.live_arena())
     }
 
     /// The setup of a live call's controller. Refuses a program.
@@ -143,7 +146,7 @@ impl ControlSettings {
     ) -> Result<SendingEnd<Vp8OrAv1>> {
         let setup = self.live_setup(format)?;
         let controller = group.join(self.controller(&setup, None)?, &setup, priority, setup.bounds.max);
-        let encoder = self.encoder(format.frame_interval())?;
+        let encoder = self.encoder(format.frame_interval(), self.live_arena())?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
 
@@ -153,8 +156,9 @@ impl ControlSettings {
         connection: u32,
         setup: &ControllerSetup,
         recorder: Option<Box<dyn Recorder>>,
+        arena: EitherArena,
     ) -> Result<SendingEnd<Vp8OrAv1>> {
-        let encoder = self.encoder(format.frame_interval())?;
+        let encoder = self.encoder(format.frame_interval(), arena)?;
         let controller = self.controller(setup, recorder)?;
         Ok(self.sending_end_with(encoder, controller, format, connection, self.live_feedback()))
     }
@@ -172,18 +176,30 @@ impl ControlSettings {
         })
     }
 
-    /// Encoder of pictures that arrive every `frame_interval`.
+    /// Memory and threads of the encoder in a live call: all cores, unless the candidates of a menu use them.
+    fn live_arena(&self) -> EitherArena {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        EitherArena::with_vp8(Arena::with_threads(if self.menu == MenuMode::Parallel { 1 } else { cores }))
+    }
+
+    /// Encoder of pictures that arrive every `frame_interval`, in `arena`.
     ///
     /// # Errors
     /// If the codec's library is missing.
-    pub(crate) fn encoder(&self, frame_interval: Duration) -> Result<Box<dyn FrameEncoder<Vp8OrAv1>>> {
+    pub(crate) fn encoder(
+        &self,
+        frame_interval: Duration,
+        arena: EitherArena,
+    ) -> Result<Box<dyn FrameEncoder<Vp8OrAv1>>> {
         let parameters = self.parameters()?;
         Ok(match (self.codec, self.salsify_versions()) {
-            (CodecKind::Conventional, _) => Box::new(ConventionalEncoder::new(parameters, frame_interval)),
+            (CodecKind::Conventional, _) => {
+                Box::new(ConventionalEncoder::new(parameters, frame_interval).with_arena(arena))
+            }
             (CodecKind::Functional, Some(versions)) => {
                 Box::new(SalsifyEncoder::new(parameters, versions, frame_interval))
             }
-            _ => Box::new(FunctionalEncoder::new(parameters, self.menu, &self.tuning.tuning())),
+            _ => Box::new(FunctionalEncoder::new(parameters, self.menu, &self.tuning.tuning()).with_arena(arena)),
         })
     }
 

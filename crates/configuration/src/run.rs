@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
-use lockstep_av1::Vp8OrAv1;
+use lockstep_av1::{EitherArena, Vp8OrAv1};
 use lockstep_call::{
     CallSound, Codec, EncodeWork, FrameEncoder, PictureCodec, ReceivingEnd, SendingEnd, SoundPlayer, Voice,
 };
@@ -118,7 +118,11 @@ impl CallSettings {
         if self.control.codec == CodecKind::Av1 && !self.encode_time.model.has_av1() {
             bail!("codec av1: the encode times contain none of AV1; `lockstep bench encode-time` measures them");
         }
-        self.coding_by(|format| self.control.encoder(format.frame_interval()), self.control.first_work(), sink)
+        self.coding_by(
+            |format| self.control.encoder(format.frame_interval(), EitherArena::default()),
+            self.control.first_work(),
+            sink,
+        )
     }
 
     /// Coding with pixels and the encoder that `encoder` makes for their format; the sound plays into `sink`.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_av1::Vp8OrAv1;
+use lockstep_av1::{EitherArena, Vp8OrAv1};
 use lockstep_call::ReceivingEnd;
 use lockstep_control::{Controller, ControllerSetup, Failure, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
@@ -247,7 +247,7 @@ fn real_call(
     let format = source.format();
     let setup = control.setup_for(&format, path, bounds);
     let setup = ControllerSetup { seed, failure, ..setup };
-    let sender = control.sending_end_of(&format, seed as u32, &setup, None)?;
+    let sender = control.sending_end_of(&format, seed as u32, &setup, None, EitherArena::default())?;
     let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let length = activity.end().saturating_since(activity.start());
     let job_times = control.measured_times(&EncodeTime::built_in()?, format.width * format.height);

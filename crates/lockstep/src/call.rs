@@ -523,7 +523,7 @@ impl Runner {
             // The first stream carries the sound.
             let microphone = builder.microphone.as_mut().filter(|_| sending.is_empty());
             sending.push(Sending {
-                end: send.with_format(format).end()?,
+                end: send.with_format(format).on_cores().end()?,
                 name: share.name.clone(),
                 source,
                 runner: Box::new(SerialMenu),

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use lockstep_call::{
     Codec, External, ExternalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, PictureDecoder, PictureEncoder,
@@ -14,7 +16,7 @@ use lockstep_control::{
 use lockstep_media::VideoFormat;
 use lockstep_transport::{CodecId, ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
-use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, FrameKind, Parameters};
+use lockstep_vp8::{Arena, DEFAULT_PIXEL_LIMIT, FrameKind, Parameters};
 
 use lockstep_live::LiveError;
 
@@ -29,6 +31,7 @@ pub struct SendOptions {
     latency: Latency,
     max_bitrate: Option<Bitrate>,
     preset: Preset,
+    threads: Option<usize>,
     controller: Option<MakeController>,
     group: Option<(FlowGroup, f64)>,
 }
@@ -53,6 +56,7 @@ impl SendOptions {
             latency: Latency::default(),
             max_bitrate: None,
             preset: Preset::default(),
+            threads: None,
             controller: None,
             group: None,
         }
@@ -85,6 +89,22 @@ impl SendOptions {
     pub fn preset(mut self, preset: Preset) -> Self {
         self.preset = preset;
         self
+    }
+
+    /// Codes each picture on up to `threads` threads, the one that runs its jobs among them. Pictures never depend on
+    /// it, and those below 640x480 are coded on one thread.
+    ///
+    /// By default, a [`Call`](crate::Call) uses the cores of the machine and a [`Peer`](crate::Peer) one thread.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// The same options on the cores of the machine, unless a number of threads is set.
+    pub(crate) fn on_cores(self) -> Self {
+        let cores = || available_parallelism().map_or(1, NonZero::get);
+        Self { threads: Some(self.threads.unwrap_or_else(cores)), ..self }
     }
 
     /// Replaces Lockstep's controller by one of the application. It receives the estimate of Salsify's receiver: the
@@ -176,7 +196,9 @@ impl SendOptions {
     /// The default controller has no model in this build.
     pub fn end(&self) -> Result<SendingEnd, LiveError> {
         let parameters = Parameters { frame_kind: FrameKind::Inter, ..Parameters::default() };
-        self.end_of(Box::new(FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &Tuning::default())))
+        let arena = Arena::with_threads(self.threads.unwrap_or(1));
+        let encoder = FunctionalEncoder::<Vp8>::new(parameters, MenuMode::default(), &Tuning::default());
+        self.end_of(Box::new(encoder.with_arena(arena)))
     }
 
     /// Creates the sending end with an encoder of the application, for a [`Peer`](crate::Peer)`<External>`. The other
