@@ -119,7 +119,7 @@ impl<'a> CanvasRow<'a> {
     }
 
     /// Adds the macroblock at `place` as `chosen`, and its tokens to those of the lane.
-    pub(super) fn add(&mut self, place: &Place, chosen: &mut Trial, tokens: &mut LaneTokens) {
+    pub(super) fn add(&mut self, place: &Place, chosen: &mut Trial, tokens: &mut LaneTokens, lanes: &Lanes) {
         let second_order = chosen.info.luma_mode.has_second_order();
         let empty = chosen.residual.is_empty();
         chosen.info.skip = empty;
@@ -146,8 +146,7 @@ impl<'a> CanvasRow<'a> {
             chroma: chosen.chroma.map(|plane| *plane.last_chunk().expect("the last line of chroma")),
         };
         if (column + 1).is_multiple_of(BATCH) || column + 1 == self.layout.columns {
-            let set = self.batches.batch(column, place.row).set(self.batch);
-            assert!(set.is_ok(), "a macroblock is added once");
+            lanes.publish(self.batches.batch(column, place.row), self.batch);
         }
         let [luma, u, v] = &mut self.samples;
         let [luma_plane, u_plane, v_plane] = self.layout.planes;

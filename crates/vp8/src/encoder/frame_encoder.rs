@@ -168,7 +168,7 @@ pub(super) fn code_macroblocks(
                     None => decide(&costs, &canvas, &place, &mut contest),
                 };
                 steering.record(chosen);
-                canvas.add(&place, chosen, &mut tokens);
+                canvas.add(&place, chosen, &mut tokens, &lanes);
             }
             tokens.end_row(row);
             let mut end = end_of(row.checked_sub(1)).clone();
@@ -176,7 +176,7 @@ pub(super) fn code_macroblocks(
             end.spent += steering.spent;
             end.roundings += steering.roundings;
             end.steady = contest.steady;
-            ends[row].set(end).expect("one lane codes the row");
+            lanes.publish(&ends[row], end);
         }
         (tokens, costs.widest_dead_zones)
     });

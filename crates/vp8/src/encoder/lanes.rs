@@ -1,17 +1,20 @@
 //! Work on one picture by several threads.
 //!
-//! A lane is a thread that takes one piece of the work after the other, such as a row of macroblocks. Where a row depends
-//! on the one above, its lane waits for the results of the other lane (a wavefront). Results never depend on which lane
-//! does what.
+//! A lane is a thread that takes one piece of the work after the other: a row of macroblocks, or a half of the picture.
+//! Where a row depends on the one above, its lane waits for the results of the other lane (a wavefront). Results never
+//! depend on which lane does what.
+//!
+//! A lane that has nothing to do sleeps after a few microseconds. If it offered its core in a loop instead, other programs
+//! would take it for milliseconds each time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use crate::frame::FrameLayout;
 
-/// Number of macroblocks from which on a picture is divided among two lanes, as many as 640x480 has. Smaller pictures
-/// gain less than a millisecond. `lab: 2026-11-effort`.
+/// Number of macroblocks from which on a picture is divided among two lanes, those of 640x480. Smaller pictures gain
+/// less than a millisecond. `lab: 2026-11-effort`.
 const DIVIDED_FROM: usize = 1200;
 
 /// Number of lanes that a picture of this size is divided for. It says what a row can know of those before it, so coded
@@ -20,14 +23,18 @@ pub(super) fn lanes_of(layout: &FrameLayout) -> usize {
     if layout.columns * layout.rows < DIVIDED_FROM { 1 } else { 2 }
 }
 
-/// Number of tests before a waiting lane offers its core to other threads.
-const SPINS: u32 = 200;
+/// Number of tests before a waiting lane sleeps.
+const SPINS: u32 = 400;
 
 /// The lanes that work on one picture.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     /// Whether a lane has panicked, so that the results that others wait for will not come.
     abandoned: AtomicBool,
+    /// Number of sleeping lanes, and what wakes them.
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    published: Condvar,
 }
 
 impl Lanes {
@@ -66,20 +73,42 @@ impl Lanes {
         })
     }
 
+    /// Makes a result available to the other lanes.
+    pub(super) fn publish<T>(&self, cell: &OnceLock<T>, result: T) {
+        assert!(cell.set(result).is_ok(), "a result is published once");
+        self.wake();
+    }
+
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            drop(self.lock());
+            self.published.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the result of another lane.
     pub(super) fn wait<'a, T>(&self, result: &'a OnceLock<T>) -> &'a T {
-        let mut tests = 0;
-        loop {
+        for _ in 0..SPINS {
             if let Some(result) = result.get() {
                 return result;
             }
-            assert!(!self.abandoned.load(Ordering::Relaxed), "another lane panicked");
-            tests += 1;
-            if tests < SPINS {
-                std::hint::spin_loop();
-            } else {
-                thread::yield_now();
+            std::hint::spin_loop();
+        }
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        let mut lock = self.lock();
+        loop {
+            fence(Ordering::SeqCst);
+            if let Some(result) = result.get() {
+                self.sleepers.fetch_sub(1, Ordering::Relaxed);
+                return result;
             }
+            assert!(!self.abandoned.load(Ordering::Relaxed), "another lane panicked");
+            lock = self.published.wait(lock).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -90,6 +119,7 @@ struct Guard<'a>(&'a Lanes);
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
+        self.0.wake();
     }
 }
 
@@ -106,7 +136,7 @@ mod tests {
             while let Some(number) = next() {
                 assert!(fail_at != Some(number), "asked to fail");
                 let before = number.checked_sub(1).map_or(0, |before| *lanes.wait(&cells[before as usize]));
-                cells[number as usize].set(before + number).expect("one lane for each number");
+                lanes.publish(&cells[number as usize], before + number);
                 count += 1;
             }
             count
