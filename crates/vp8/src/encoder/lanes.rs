@@ -4,8 +4,8 @@
 //! Where a row depends on the one above, its lane waits for the results of the other lane (a wavefront). Results never
 //! depend on which lane does what.
 //!
-//! A lane that has nothing to do sleeps after a few microseconds. If it offered its core in a loop instead, other programs
-//! would take it for milliseconds each time.
+//! A lane that has nothing to do sleeps after about a tenth of a millisecond. If it offered its core in a loop instead,
+//! other programs would take it for milliseconds each time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,8 +23,8 @@ pub(super) fn lanes_of(layout: &FrameLayout) -> usize {
     if layout.columns * layout.rows < DIVIDED_FROM { 1 } else { 2 }
 }
 
-/// Number of tests before a waiting lane sleeps.
-const SPINS: u32 = 400;
+/// Number of tests before a waiting lane sleeps. Waking up takes longer than most waits. `lab: 2026-11-effort`.
+const SPINS: u32 = 4000;
 
 /// The lanes that work on one picture.
 #[derive(Debug, Default)]
