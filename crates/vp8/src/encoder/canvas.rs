@@ -19,14 +19,14 @@ use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME};
 
 /// A row of macroblocks under construction. They are added from left to right.
 pub(super) struct CanvasRow<'a> {
-    pub(super) row: usize,
-    pub(super) layout: FrameLayout,
-    pub(super) key_frame: bool,
+    row: usize,
+    layout: FrameLayout,
+    key_frame: bool,
     /// The macroblocks of the frame, without those of the last batch of this row.
-    pub(super) batches: &'a Batches,
+    batches: &'a Batches,
     batch: [Coded; BATCH],
     /// Lines of luma, U and V, unfiltered, from the first sample of the row on.
-    pub(super) samples: [&'a mut [u8]; 3],
+    samples: [&'a mut [u8]; 3],
     pub(super) counts: ModeCounts,
     left: EdgeContext,
 }

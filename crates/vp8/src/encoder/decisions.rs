@@ -34,8 +34,8 @@ impl Decisions {
 
     /// Returns the memory to the arena.
     pub(super) fn give_back(self, arena: &Arena) {
-        let Macroblocks { batches, infos, .. } = self.macroblocks;
-        arena.batches().give_back(batches.all);
+        let (batches, infos) = self.macroblocks.into_parts();
+        arena.batches().give_back(batches);
         arena.macroblocks().give_back(infos);
     }
 

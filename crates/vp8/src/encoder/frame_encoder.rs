@@ -182,7 +182,7 @@ pub(super) fn code_macroblocks(
     });
     let (tokens, dead_zones): (Vec<_>, Vec<_>) = coded.into_iter().unzip();
     let dead_zones = dead_zones.into_iter().reduce(|widest, zones| widest.widened(&zones)).expect("at least one lane");
-    let macroblocks = Macroblocks::new(columns, batches, arena.macroblocks().take(columns * rows));
+    let macroblocks = Macroblocks::new(batches, arena.macroblocks().take(columns * rows));
     let end = ends.into_iter().next_back().and_then(OnceLock::into_inner).expect("all rows are coded");
     CodedFrame { buffer, macroblocks, tokens: TokenBuffer::new(tokens), end, dead_zones }
 }

@@ -194,7 +194,7 @@ fn count_vectors(macroblocks: &Macroblocks) -> VectorCounts {
 fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, macroblocks: &Macroblocks) {
     let references = [header.intra_probability, header.last_probability, header.golden_probability];
     for (at, Coded { info, near, partition_vectors, .. }) in macroblocks.all().enumerate() {
-        let (column, row) = (at % macroblocks.columns, at / macroblocks.columns);
+        let (column, row) = (at % macroblocks.columns(), at / macroblocks.columns());
         if let Some(probability) = header.skip_probability {
             writer.write(info.skip, probability);
         }

@@ -68,8 +68,9 @@ pub(crate) type Batch = OnceLock<[Coded; BATCH]>;
 /// The batches of a frame, row by row.
 #[derive(Debug, Clone)]
 pub(super) struct Batches {
+    columns: usize,
     per_row: usize,
-    pub(super) all: Vec<Batch>,
+    all: Vec<Batch>,
 }
 
 impl Batches {
@@ -77,7 +78,7 @@ impl Batches {
     pub(super) fn new(columns: usize, rows: usize, mut all: Vec<Batch>) -> Self {
         let per_row = columns.div_ceil(BATCH);
         all.resize_with(per_row * rows, OnceLock::new);
-        Self { per_row, all }
+        Self { columns, per_row, all }
     }
 
     /// The batch of a macroblock.
@@ -92,38 +93,54 @@ impl Batches {
         let batch = self.batch(column, row).get().expect("macroblocks are coded before those that depend on them");
         &batch[column % BATCH]
     }
+
+    /// All macroblocks of a complete frame, row by row.
+    pub(super) fn macroblocks(&self) -> impl Iterator<Item = &Coded> {
+        let rows = self.all.chunks(self.per_row);
+        rows.flat_map(|row| row.iter().flat_map(|batch| batch.get().expect("the frame is complete")).take(self.columns))
+    }
 }
 
 /// The macroblocks of a complete frame.
 #[derive(Debug, Clone)]
 pub(super) struct Macroblocks {
-    pub(super) columns: usize,
     pub(super) batches: Batches,
     /// Copies of the headers, row by row.
     pub(super) infos: Vec<MacroblockInfo>,
 }
 
 impl Macroblocks {
-    /// The macroblocks in `batches`, which are complete. `infos` is an empty vector to fill.
-    pub(super) fn new(columns: usize, batches: Batches, infos: Vec<MacroblockInfo>) -> Self {
-        let mut macroblocks = Self { columns, batches, infos };
-        let mut infos = std::mem::take(&mut macroblocks.infos);
-        infos.extend(macroblocks.all().map(|coded| coded.info));
-        Self { infos, ..macroblocks }
+    /// The macroblocks in `batches`. `infos` is an empty vector to fill.
+    pub(super) fn new(batches: Batches, mut infos: Vec<MacroblockInfo>) -> Self {
+        infos.extend(batches.macroblocks().map(|coded| coded.info));
+        Self { batches, infos }
     }
 
     /// All macroblocks, row by row.
     pub(super) fn all(&self) -> impl Iterator<Item = &Coded> {
-        let rows = self.batches.all.chunks(self.batches.per_row);
-        rows.flat_map(|row| row.iter().flat_map(|batch| batch.get().expect("the frame is complete")).take(self.columns))
+        self.batches.macroblocks()
+    }
+
+    /// Number of columns.
+    pub(super) fn columns(&self) -> usize {
+        self.batches.columns
+    }
+
+    /// The vectors, for reuse.
+    pub(super) fn into_parts(self) -> (Vec<Batch>, Vec<MacroblockInfo>) {
+        (self.batches.all, self.infos)
     }
 
     /// The neighbours above, to the left, and above to the left.
     pub(super) fn neighbours(&self, column: usize, row: usize) -> [&MacroblockInfo; 3] {
-        let at = row * self.columns + column;
+        let at = row * self.columns() + column;
         let neighbour = |exists: bool, back: usize| {
             if exists { &self.infos[at - back] } else { &MacroblockInfo::OUTSIDE }
         };
-        [neighbour(row > 0, self.columns), neighbour(column > 0, 1), neighbour(row > 0 && column > 0, self.columns + 1)]
+        [
+            neighbour(row > 0, self.columns()),
+            neighbour(column > 0, 1),
+            neighbour(row > 0 && column > 0, self.columns() + 1),
+        ]
     }
 }
