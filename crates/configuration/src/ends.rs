@@ -182,7 +182,7 @@ impl ControlSettings {
         EitherArena::with_vp8(Arena::with_threads(if self.menu == MenuMode::Parallel { 1 } else { cores }))
     }
 
-    /// Encoder of pictures that arrive every `frame_interval`, in `arena`.
+    /// Encoder of pictures that arrive every `frame_interval`. It works in `arena`, unless it is Salsify's as published.
     ///
     /// # Errors
     /// If the codec's library is missing.

@@ -336,8 +336,8 @@ options! {
     /// Effort of the encoder.
     Control preset: Preset = Preset::default();
     /// Controller that decides how much to send: `lockstep` (the default), `sprout`, `gcc`, `fixed:RATE` and others;
-    /// `lockstep controllers` lists them. A program that speaks JSON lines is also possible, such as `program:./mine`
-    /// (docs/reference/controller-protocol.md).
+    /// `lockstep controllers` lists them. In virtual time, a program that speaks JSON lines is also possible, such as
+    /// `program:./mine` (docs/reference/controller-protocol.md).
     Control controller: ControllerName = Algorithm::default().into();
     /// Queueing delay to tolerate for better quality; `balanced` if not given. Only for `sprout` and `lockstep`: the
     /// publications of the other controllers fix it.

@@ -92,7 +92,8 @@ impl SendOptions {
     }
 
     /// Codes each picture on up to `threads` threads, the one that runs its jobs among them. Pictures never depend on
-    /// it, and those below 640x480 are coded on one thread.
+    /// it. At most two threads are used, for 1,200 macroblocks (640x480) and more. An encoder of the application ignores
+    /// this.
     ///
     /// By default, a [`Call`](crate::Call) uses the cores of the machine and a [`Peer`](crate::Peer) one thread.
     #[must_use]

@@ -56,7 +56,7 @@ struct Shelves {
 /// Spare frames that are kept when a frame begins. A menu of three candidates, or three passes, leaves three spare
 /// frames per picture. The next picture's first frame takes one of them.
 const MAX_SPARE_FRAMES: usize = 2;
-/// Spare vectors of each type: enough for three candidates that are coded at the same time.
+/// Spare vectors of each type: enough for three candidates that one thread each codes at the same time.
 const MAX_SPARE_VECTORS: usize = 3;
 
 /// Empty vectors of one type that keep their capacity.
@@ -94,7 +94,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Arena {
     /// An empty arena whose owner codes each picture on up to `threads` threads, the calling one among them.
     ///
-    /// Frames never depend on the number of threads. Two threads are used from 640x480 on; more are not used.
+    /// Frames never depend on the number of threads. Two threads are used from 1,200 macroblocks on, as 640x480 has; more
+    /// are not used.
     #[must_use]
     pub fn with_threads(threads: usize) -> Self {
         Self { shelves: Arc::default(), threads }

@@ -128,8 +128,8 @@ pub struct ReceiveArguments {
     route: RouteArguments,
     /// Where the pictures go: `window`; `none`; a .webm or .mkv file (VP8 encoded again, with the sound); an .ivf file
     /// (the same without sound); a .y4m file; or `-` for y4m on standard output. A file grows during the call and plays
-    /// even if the receiver is killed. Each of several video streams has a separate window or file, such as
-    /// x.front.webm for x.webm.
+    /// even if the receiver is killed. Each of several video streams has a tile of the window or a separate file, such
+    /// as x.front.webm for x.webm.
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]

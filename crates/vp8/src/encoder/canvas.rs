@@ -22,8 +22,9 @@ pub(super) struct CanvasRow<'a> {
     row: usize,
     layout: FrameLayout,
     key_frame: bool,
-    /// The macroblocks of the frame, without those of the last batch of this row.
+    /// The complete batches of the frame.
     batches: &'a Batches,
+    /// The batch under construction.
     batch: [Coded; BATCH],
     /// Lines of luma, U and V, unfiltered, from the first sample of the row on.
     samples: [&'a mut [u8]; 3],

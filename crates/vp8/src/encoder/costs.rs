@@ -24,7 +24,7 @@ pub(super) struct Costs<'a> {
     pub(super) lagrangian: Lagrangian,
     /// Quantizer step of luma AC coefficients.
     pub(super) step: u32,
-    /// The widest dead zones of all macroblocks so far.
+    /// The widest dead zones of the lane's macroblocks so far.
     pub(super) widest_dead_zones: DeadZones,
     /// Weight of a residual's bits in the decision to drop the residual, in 1/256 of the default.
     pub(super) skip_weight: u32,

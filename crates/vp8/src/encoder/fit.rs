@@ -121,12 +121,14 @@ impl<'a> Fitting<'a> {
         &self.analysis
     }
 
-    /// Codes the picture again, closer to `budget` bytes. The frame may exceed the budget. The first pass gives almost
-    /// the same frame as [`Analysis::encode`].
+    /// Codes the picture again, closer to `budget` bytes. The frame may exceed the budget. The first pass gives the
+    /// frame of [`Analysis::encode`].
     #[must_use]
     pub fn pass(&mut self, budget: usize) -> Encoded {
         if let Some(last) = self.last.take() {
-            return self.pass_after(&last, budget);
+            let encoded = self.pass_after(&last, budget);
+            last.decisions.give_back(&self.analysis.arena);
+            return encoded;
         }
         let first = self.first.unwrap_or_else(|| coarsest_of(&self.analysis, budget as f64));
         self.plain(first.min(MAX_QUANTIZER))
@@ -250,6 +252,15 @@ impl<'a> Fitting<'a> {
     }
 }
 
+impl Drop for Fitting<'_> {
+    /// Returns the memory of the last pass to the arena.
+    fn drop(&mut self) {
+        if let Some(last) = self.last.take() {
+            last.decisions.give_back(&self.analysis.arena);
+        }
+    }
+}
+
 /// The coarsest quantizer with a predicted size of at least `wanted` bytes.
 fn coarsest_of(analysis: &Analysis, wanted: f64) -> u8 {
     largest_index(u32::from(MAX_QUANTIZER) + 1, |quantizer| analysis.predict_size(quantizer as u8) as f64 >= wanted)
@@ -329,7 +340,7 @@ impl Analysis {
             frames.push(fitting.safe_pass(budget));
         }
         if !fitting.fits(budget) {
-            // A recording pass evaluates alternatives and can differ slightly, so this frame may be smaller.
+            // A plain frame may be smaller than a steered one of the same quantizer.
             frames.push(self.encode(MAX_QUANTIZER));
         }
         let fits = |encoded: &Encoded| encoded.frame.len() <= budget;

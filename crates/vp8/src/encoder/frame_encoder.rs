@@ -13,7 +13,7 @@ use super::decisions::Decisions;
 use super::encoded::{EncodeStatistics, Encoded};
 use super::frame_quantizers::{DeadZones, rounding_of};
 use super::header_writer::write_frame;
-use super::lanes::{Lanes, lanes_of};
+use super::lanes::{Lanes, max_lanes};
 use super::loop_filter_level::{choose_level, level_from};
 use super::macroblocks::{Batches, Macroblocks};
 use super::mode_counts::ModeCounts;
@@ -61,18 +61,16 @@ impl Analysis {
     /// `lab: 2026-11-notes-vp8`.
     ///
     /// # Panics
-    /// If `first` visibly belongs to another picture: the frame kind or the number of macroblocks differs.
+    /// If `first` visibly belongs to another picture: the frame kind or the size in macroblocks differs.
     #[must_use]
     pub fn encode_reusing(&self, quantizer: u8, first: &Decisions) -> Encoded {
         let quantizer = quantizer.min(MAX_QUANTIZER);
         if !first.serve(quantizer) {
             return self.encode(quantizer);
         }
-        assert_eq!(
-            first.macroblocks.infos.len(),
-            self.layout.columns * self.layout.rows,
-            "decisions of another picture"
-        );
+        let (columns, count) = (first.macroblocks.columns(), first.macroblocks.infos.len());
+        let FrameLayout { columns: own_columns, rows, .. } = self.layout;
+        assert_eq!((columns, count), (own_columns, own_columns * rows), "decisions of another picture");
         assert_eq!(first.key_frame, self.key_frame, "decisions of another picture");
         let (encoded, decisions) = self.code(quantizer, Some(first));
         decisions.give_back(&self.arena);
@@ -120,7 +118,7 @@ struct RowEnd {
     spent: u64,
     /// Sum of the roundings that steering chose.
     roundings: f64,
-    /// Number of macroblocks in the lane since one moved (`contest`).
+    /// Number of macroblocks since one moved, in this row and every `n`-th before it (`contest`).
     steady: u32,
 }
 
@@ -133,7 +131,8 @@ impl CodedFrame {
 
 /// Decides and codes all macroblocks. `kept` are decisions of another pass to reuse.
 ///
-/// With `n` lanes, a row knows the macroblocks around its own. It does not know the ends of the `n - 1` rows before it.
+/// If `n` lanes can share the picture, a row does not know the ends of the `n - 1` rows before it. It knows the
+/// macroblocks around its own.
 pub(super) fn code_macroblocks(
     analysis: &Analysis,
     quantizer: u8,
@@ -145,18 +144,19 @@ pub(super) fn code_macroblocks(
     let mut buffer = arena.frame(*layout);
     let batches = Batches::new(columns, rows, arena.batches().take(0));
     let ends: Vec<OnceLock<RowEnd>> = (0..rows).map(|_| OnceLock::new()).collect();
-    let (lanes, divided) = (Lanes::default(), lanes_of(layout));
+    let (lanes, most) = (Lanes::default(), max_lanes(layout));
+    let threads = most.min(arena.threads());
     let start = RowEnd::default();
-    let coded = lanes.run(divided.min(arena.threads()), buffer.rows_mut().enumerate(), |next| {
+    let coded = lanes.run(threads, buffer.rows_mut().enumerate(), |next| {
         let mut costs = Costs::new(analysis, quantizer);
         let mut contest = Contest::default();
-        let mut tokens = LaneTokens::new(arena.tokens().take(rows * columns * 32 / divided));
+        let mut tokens = LaneTokens::new(arena.tokens().take(rows * columns * 32 / threads));
         while let Some((row, samples)) = next() {
             let end_of = |row: Option<usize>| row.map_or(&start, |row| lanes.wait(&ends[row]));
-            let known = end_of(row.checked_sub(divided));
+            let known = end_of(row.checked_sub(most));
             costs.update_mode_costs(&known.counts);
             contest.steady = known.steady;
-            let mut steering = steering.row(row * columns, (row + 1).saturating_sub(divided) * columns, known.spent);
+            let mut steering = steering.row(row * columns, (row + 1).saturating_sub(most) * columns, known.spent);
             let mut canvas = CanvasRow::new(row, *layout, *key_frame, &batches, samples);
             for column in 0..columns {
                 let place = canvas.place(column, &lanes);

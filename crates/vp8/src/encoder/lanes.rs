@@ -13,14 +13,16 @@ use std::thread;
 
 use crate::frame::FrameLayout;
 
-/// Number of macroblocks from which on a picture is divided among two lanes, those of 640x480. Smaller pictures gain
-/// less than a millisecond. `lab: 2026-11-effort`.
-const DIVIDED_FROM: usize = 1200;
+/// Number of macroblocks from which on two lanes can share a picture, those of 640x480. Smaller pictures gain less than
+/// a millisecond. `lab: 2026-11-effort`.
+const SHARED_FROM: usize = 1200;
 
-/// Number of lanes that a picture of this size is divided for. It says what a row can know of those before it, so coded
-/// bytes depend on it. They do not depend on how many of the lanes run at the same time.
-pub(super) fn lanes_of(layout: &FrameLayout) -> usize {
-    if layout.columns * layout.rows < DIVIDED_FROM { 1 } else { 2 }
+/// Largest number of lanes that can share a picture of this size.
+///
+/// It says what a row can know of those before it, so coded bytes depend on it. They do not depend on how many lanes
+/// there are.
+pub(super) fn max_lanes(layout: &FrameLayout) -> usize {
+    if layout.columns * layout.rows < SHARED_FROM { 1 } else { 2 }
 }
 
 /// Number of tests before a waiting lane sleeps. Waking up takes longer than most waits. `lab: 2026-11-effort`.
@@ -41,7 +43,8 @@ impl Lanes {
     /// Runs `lane` on up to `most` threads, the calling one among them. Each lane gets a function that returns the next
     /// piece of `work`. Returns the results of the lanes.
     ///
-    /// If the system has no more threads, or starts them late, fewer lanes do the work.
+    /// If the system has no more threads, or starts them late, fewer lanes do the work. A thread that has started late is
+    /// waited for.
     ///
     /// # Panics
     /// If a lane panics.
@@ -113,7 +116,7 @@ impl Lanes {
     }
 }
 
-/// Tells the other lanes when a job panics.
+/// Tells the other lanes when a lane panics.
 struct Guard<'a>(&'a Lanes);
 
 impl Drop for Guard<'_> {

@@ -43,7 +43,7 @@ pub(crate) struct Coded {
 }
 
 impl Coded {
-    /// Filler of a batch at the end of a row.
+    /// Content of a batch before macroblocks are added.
     pub(super) const NONE: Self = Self {
         info: MacroblockInfo::OUTSIDE,
         near: NearVectors::NONE,

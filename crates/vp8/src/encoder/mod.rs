@@ -12,8 +12,8 @@
 //! 2. `analysis`: properties of a picture before coding
 //! 3. `costs`: costs at one quantizer, read-only during the decision of a macroblock
 //! 4. `trial`: a macroblock coded in one way
-//! 5. `canvas`: a row of the frame under construction, the only output
-//! 6. The decisions, which read both
+//! 5. `canvas`: a row of the frame under construction
+//! 6. The decisions, which read costs and row
 //! 7. `frame_encoder`: one frame
 //! 8. `fit`: a frame that fits a budget
 //!

@@ -7,7 +7,7 @@ use super::distortion::satd;
 use super::global_motion::global_motion;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
-use super::lanes::{Lanes, lanes_of};
+use super::lanes::{Lanes, max_lanes};
 use super::macroblock_motion::{INTRA_ESTIMATE_SATD, MacroblockMotion, ReferenceMotion, SPLIT_SATD};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
 use super::parameters::Content;
@@ -55,13 +55,13 @@ pub(super) struct PictureSearch<'a> {
 }
 
 impl PictureSearch<'_> {
-    /// Searches every macroblock. A large picture is searched in two parts, by one lane each (`lanes`).
+    /// Searches every macroblock. A large picture is searched in parts, one for each lane that can share it (`lanes`).
     pub(super) fn all(&self, arena: &Arena) -> Vec<MacroblockMotion> {
         let FrameLayout { columns, rows, .. } = *self.layout;
-        let divided = lanes_of(self.layout);
+        let most = max_lanes(self.layout);
         let global_motion = OnceLock::new();
-        let parts = (0..divided).map(|part| part * rows / divided..(part + 1) * rows / divided);
-        let found = Lanes::default().run(divided.min(arena.threads()), parts, |next| {
+        let parts = (0..most).map(|part| part * rows / most..(part + 1) * rows / most);
+        let found = Lanes::default().run(most.min(arena.threads()), parts, |next| {
             let mut found = Vec::new();
             while let Some(rows) = next() {
                 let (start, room) = (rows.start, arena.motion().take(columns * rows.len()));

@@ -57,8 +57,8 @@ impl Steering {
     }
 
     /// Follows a plan, starting with `rounding`.
-    pub(super) fn following(plan: Plan, rounding: f64) -> Self {
-        let sums = plan.costs.iter().scan(0.0, |sum, cost| {
+    pub(super) fn following(mut plan: Plan, rounding: f64) -> Self {
+        let sums = std::mem::take(&mut plan.costs).into_iter().scan(0.0, |sum, cost| {
             *sum += cost;
             Some(*sum)
         });
