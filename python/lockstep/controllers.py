@@ -8,7 +8,8 @@ Subclass :class:`Controller`, and pass it to :func:`lockstep.simulate`, or run i
 
     lockstep.simulate("constant:2mbps", controller=Mine)
 
-Times are milliseconds since the call began, rates bits per second, sizes bytes with headers. An unknown value is None.
+Times are milliseconds since the call began, rates bits per second, sizes bytes with headers. The budget of a frame is
+without headers, and each queued packet counts with a full payload. An unknown value is None.
 ``docs/reference/controller-protocol.md`` describes each field.
 """
 

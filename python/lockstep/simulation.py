@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lockstep.call_log import CallReport
     from lockstep.controllers import ControllerFactory
 
-Codec = Literal["functional", "conventional", "modelled"]
+Codec = Literal["functional", "conventional", "av1", "modelled"]
 
 _FOLLOWER = "receiver-estimate"
 """Report name of the controller that follows an estimator at the receiver."""
@@ -185,14 +185,15 @@ def simulate(  # noqa: PLR0913
         preset: Effort of the encoder: ``auto``, ``real-time``, a level from ``1`` to ``8``, or ``quality``.
         grace_period: Time that Salsify subtracts from the gap between two arrivals: `"none"`, `"link-idle"` or
             `"sender"`.
-        as_published: A published system to follow to the letter: `"salsify"` or `"bob"`.
+        as_published: A published system to follow to the letter: `"salsify"`, `"salsify-frame-target"`,
+            `"salsify-second-target"` or `"bob"`.
         encode_time: File of coding times from ``lockstep bench encode-time``.
         encode_ms: Virtual time of coding a menu of two candidates, instead of measured times.
         decode_ms: Virtual time of decoding a frame.
         feedback_ms: Minimum time between two acknowledgements; 0 sends one after each fragment.
         two_way: Run a second call in the opposite direction; its scores are in the report's ``opposite``.
         audio: Sound: `"tone"` (or ``True``), `"silence"`, or a WAV file.
-        python: Interpreter for the estimator's file (default: this one).
+        python: Interpreter for the estimator's file (default: ``LOCKSTEP_PYTHON``, else this one).
         estimator_limit: Time limit for one answer of the estimator's file, in real seconds.
         vmaf: Measure VMAF of the displayed video; requires an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may
             name.
