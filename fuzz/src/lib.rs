@@ -3,6 +3,7 @@
 //! `fuzz/run` drives the targets with libFuzzer; `cargo test` runs all seeds through them.
 #![forbid(unsafe_code)]
 
+pub mod av1_headers;
 pub mod control;
 pub mod decode;
 pub mod decode_sequence;
@@ -26,7 +27,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     ("decode", decode::run),
     ("decode_sequence", decode_sequence::run),
     ("encode_round_trip", encode_round_trip::run),
@@ -42,6 +43,7 @@ pub const TARGETS: [Target; 15] = [
     ("web", web::run),
     ("rendezvous", rendezvous::run),
     ("recording", recording::run),
+    ("av1_headers", av1_headers::run),
 ];
 
 #[cfg(test)]
@@ -61,6 +63,16 @@ mod tests {
             let written = std::fs::read(root().join(target).join(&name)).expect("the example `seeds` writes it");
             assert_eq!(written, bytes, "{name}");
         }
+    }
+
+    #[test]
+    fn av1_seed_has_two_frames() {
+        let seeds = seeds::all();
+        let (_, _, bytes) = seeds.iter().find(|(target, ..)| *target == "av1_headers").expect("a seed");
+        let mut sequence = None;
+        let mut read = |unit| lockstep_av1::FrameHeader::read(unit, &mut sequence).expect("a valid header");
+        let written: Vec<u8> = decode_sequence::frames(bytes).map(|unit| read(unit).written).collect();
+        assert_eq!(written, [0xff, 4]);
     }
 
     #[test]

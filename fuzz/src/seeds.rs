@@ -53,6 +53,52 @@ fn lengths(frames: &[Vec<u8>]) -> Vec<u8> {
     frames.iter().flat_map(|frame| [&(frame.len() as u16).to_le_bytes(), &frame[..]].concat()).collect()
 }
 
+/// Bytes of the lowest bits of values, the first value in the highest bits. The last byte ends with zeros.
+fn packed(fields: &[(u32, u32)]) -> Vec<u8> {
+    let each = fields.iter().flat_map(|&(value, width)| (0..width).rev().map(move |bit| (value >> bit & 1) as u8));
+    each.collect::<Vec<u8>>()
+        .chunks(8)
+        .map(|bits| bits.iter().zip((0..8).rev()).map(|(bit, at)| bit << at).sum())
+        .collect()
+}
+
+/// An OBU of AV1 with its size.
+fn obu(kind: u8, payload: &[u8]) -> Vec<u8> {
+    [&[kind << 3 | 2, payload.len() as u8], payload].concat()
+}
+
+/// Headers of a key frame of 320x180, and of an interframe. That one writes slot 2 and reads slots 0 to 6.
+fn av1_units() -> Vec<Vec<u8>> {
+    let delimiter = obu(2, &[]);
+    // Profile 0, one operating point, ten bits for each side, order hints of seven bits.
+    let sequence = packed(&[
+        (0, 7),
+        (0, 5),
+        (0, 12),
+        (0, 5),
+        (9, 4),
+        (9, 4),
+        (319, 10),
+        (179, 10),
+        (0, 1),
+        (0, 7),
+        (1, 1),
+        (0, 1),
+        (1, 1),
+        (1, 1),
+        (1, 1),
+        (6, 3),
+        (0, 1),
+    ]);
+    // Shown, with adapted probabilities, without tools for screens, order hint 0.
+    let key = packed(&[(0, 1), (0, 2), (1, 1), (0, 1), (0, 1), (0, 1), (0, 7), (0, 8)]);
+    let references = (0..7).map(|slot| (slot, 3));
+    let inter = [(0, 1), (1, 2), (1, 1), (0, 3), (0, 1), (1, 7), (0, 3), (4, 8), (0, 1)];
+    let end = [(0, 1), (1, 1), (1, 1), (0, 1), (0, 1), (0, 1), (0, 8)];
+    let inter = packed(&inter.into_iter().chain(references).chain(end).collect::<Vec<_>>());
+    vec![[delimiter.clone(), obu(1, &sequence), obu(6, &key)].concat(), [delimiter, obu(6, &inter)].concat()]
+}
+
 fn video() -> Vec<(&'static str, String, Vec<u8>)> {
     let mut seeds = Vec::new();
     for (index, frame) in stream().into_iter().enumerate() {
@@ -217,6 +263,7 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     seeds.extend(files().into_iter().map(|(name, bytes)| ("media", name.to_owned(), bytes)));
     seeds.extend(sound().into_iter().map(|(name, bytes)| ("sound", name.to_owned(), bytes)));
     seeds.extend(models().into_iter().map(|(name, bytes)| ("model", name.to_owned(), bytes)));
+    seeds.push(("av1_headers", "key_and_inter".to_owned(), lengths(&av1_units())));
     seeds.extend(recordings().map(|(name, bytes)| ("recording", name, bytes)));
     seeds.extend(calls().into_iter().map(|(target, name, bytes)| (target, name.to_owned(), bytes)));
     seeds
