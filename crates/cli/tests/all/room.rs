@@ -137,7 +137,11 @@ fn room_comes_together_again_after_the_opener_was_away() {
 
 #[test]
 fn options_for_calls_of_two_are_refused() {
-    for (words, option) in [(&["--record", "x.webm"][..], "--record"), (&["--send-log", "x.json"], "--send-log")] {
+    for (words, option) in [
+        (&["--record", "x.webm"][..], "--record"),
+        (&["--send-log", "x.json"], "--send-log"),
+        (&["--monitor"], "--monitor"),
+    ] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
         let output = command.args(["talk", "--room", "--listen", "127.0.0.1:0"]).args(WORDS).args(words);

@@ -195,8 +195,9 @@ impl RoomObserver for RoomReporter {
 fn check(arguments: &TalkArguments) -> Result<()> {
     let mut given = arguments.outputs()?;
     given.retain(|(option, path)| path.is_some() && !matches!(*option, "--sink" | "--audio-output"));
-    let further = [("--session-logs", arguments.session.is_given()), ("--web", arguments.listening.web_is_given())];
+    let further = [("--session-log", arguments.session.is_given()), ("--web", arguments.listening.web_is_given())];
     let further = further.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| *option);
+    let further = further.chain(arguments.observation.page_option());
     if let Some(option) = given.iter().map(|(option, _)| *option).chain(further).next() {
         bail!("{option} is for calls of two people, and this is a room of several: omit {option}");
     }
