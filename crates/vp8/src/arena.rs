@@ -11,7 +11,6 @@ use std::panic::UnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::encoder::macroblock_motion::MacroblockMotion;
-use crate::encoder::macroblocks::Batch;
 use crate::encoder::packed_token::PackedToken;
 use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::macroblock::MacroblockInfo;
@@ -48,7 +47,6 @@ struct Shelves {
     /// Samples of frames, the newest last. A frame is spare if only the arena holds it.
     frames: Mutex<Vec<Arc<[u8]>>>,
     macroblocks: Shelf<MacroblockInfo>,
-    batches: Shelf<Batch>,
     motion: Shelf<MacroblockMotion>,
     tokens: Shelf<PackedToken>,
 }
@@ -156,11 +154,6 @@ impl Arena {
     /// Vectors for the macroblocks of a frame.
     pub(crate) fn macroblocks(&self) -> &Shelf<MacroblockInfo> {
         &self.shelves.macroblocks
-    }
-
-    /// Vectors for the coded macroblocks of a frame.
-    pub(crate) fn batches(&self) -> &Shelf<Batch> {
-        &self.shelves.batches
     }
 
     /// Vectors for the motion of a picture against its references.

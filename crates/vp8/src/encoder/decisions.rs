@@ -34,9 +34,7 @@ impl Decisions {
 
     /// Returns the memory to the arena.
     pub(super) fn give_back(self, arena: &Arena) {
-        let (batches, infos) = self.macroblocks.into_parts();
-        arena.batches().give_back(batches);
-        arena.macroblocks().give_back(infos);
+        arena.macroblocks().give_back(self.macroblocks.infos);
     }
 
     /// Whether the macroblock at (`column`, `row`) with the same prediction surely quantizes to zero with `quantizers`. This holds if it

@@ -126,9 +126,7 @@ impl<'a> Fitting<'a> {
     #[must_use]
     pub fn pass(&mut self, budget: usize) -> Encoded {
         if let Some(last) = self.last.take() {
-            let encoded = self.pass_after(&last, budget);
-            last.decisions.give_back(&self.analysis.arena);
-            return encoded;
+            return self.pass_after(&last, budget);
         }
         let first = self.first.unwrap_or_else(|| coarsest_of(&self.analysis, budget as f64));
         self.plain(first.min(MAX_QUANTIZER))
@@ -252,15 +250,6 @@ impl<'a> Fitting<'a> {
     }
 }
 
-impl Drop for Fitting<'_> {
-    /// Returns the memory of the last pass to the arena.
-    fn drop(&mut self) {
-        if let Some(last) = self.last.take() {
-            last.decisions.give_back(&self.analysis.arena);
-        }
-    }
-}
-
 /// The coarsest quantizer with a predicted size of at least `wanted` bytes.
 fn coarsest_of(analysis: &Analysis, wanted: f64) -> u8 {
     largest_index(u32::from(MAX_QUANTIZER) + 1, |quantizer| analysis.predict_size(quantizer as u8) as f64 >= wanted)
@@ -349,9 +338,9 @@ impl Analysis {
             return frames.into_iter().min_by_key(size).expect("a first pass was coded");
         }
         frames.retain(fits);
-        if frames.len() > 1 {
-            frames.sort_by_cached_key(|encoded| self.squared_error(encoded));
+        if frames.len() == 1 {
+            return frames.swap_remove(0);
         }
-        frames.swap_remove(0)
+        frames.into_iter().min_by_key(|encoded| self.squared_error(encoded)).expect("a frame fits")
     }
 }

@@ -70,8 +70,8 @@ impl Analysis {
         }
         let (columns, count) = (first.macroblocks.columns(), first.macroblocks.infos.len());
         let FrameLayout { columns: own_columns, rows, .. } = self.layout;
-        assert_eq!((columns, count), (own_columns, own_columns * rows), "decisions of another picture");
-        assert_eq!(first.key_frame, self.key_frame, "decisions of another picture");
+        assert!(columns == own_columns && count == own_columns * rows, "decisions of another picture");
+        assert!(first.key_frame == self.key_frame, "decisions of another picture");
         let (encoded, decisions) = self.code(quantizer, Some(first));
         decisions.give_back(&self.arena);
         encoded
@@ -142,7 +142,7 @@ pub(super) fn code_macroblocks(
     let Analysis { arena, layout, key_frame, .. } = analysis;
     let FrameLayout { columns, rows, .. } = *layout;
     let mut buffer = arena.frame(*layout);
-    let batches = Batches::new(columns, rows, arena.batches().take(0));
+    let batches = Batches::new(columns, rows);
     let ends: Vec<OnceLock<RowEnd>> = (0..rows).map(|_| OnceLock::new()).collect();
     let (lanes, most) = (Lanes::default(), max_lanes(layout));
     let threads = most.min(arena.threads());
@@ -180,10 +180,14 @@ pub(super) fn code_macroblocks(
         }
         (tokens, costs.widest_dead_zones)
     });
-    let (tokens, dead_zones): (Vec<_>, Vec<_>) = coded.into_iter().unzip();
-    let dead_zones = dead_zones.into_iter().reduce(|widest, zones| widest.widened(&zones)).expect("at least one lane");
+    let mut tokens = Vec::with_capacity(most);
+    let mut dead_zones = coded[0].1;
+    for (lane, zones) in coded {
+        tokens.push(lane);
+        dead_zones = dead_zones.widened(&zones);
+    }
     let macroblocks = Macroblocks::new(batches, arena.macroblocks().take(columns * rows));
-    let end = ends.into_iter().next_back().and_then(OnceLock::into_inner).expect("all rows are coded");
+    let end = lanes.wait(&ends[rows - 1]).clone();
     CodedFrame { buffer, macroblocks, tokens: TokenBuffer::new(tokens), end, dead_zones }
 }
 

@@ -188,10 +188,14 @@ fn best_survivor(
 ) -> usize {
     let stride = costs.analysis.source.planes[0].stride;
     let mut survivors: [usize; 10] = std::array::from_fn(|mode| mode);
-    survivors.sort_by_key(|&mode| mode_costs[mode]);
+    let count = costs.analysis.tools.subblock_survivors;
+    for place in 0..count {
+        let cheapest = (place..10).min_by_key(|&at| mode_costs[survivors[at]]).expect("more modes than survivors");
+        survivors[place..=cheapest].rotate_right(1);
+    }
     let mut best = (0, u64::MAX);
     let mut tokens = PackedTokens::default();
-    for &mode in &survivors[..costs.analysis.tools.subblock_survivors] {
+    for &mode in &survivors[..count] {
         let mut samples = judged.predictions[mode];
         residual.code_subblock(block, original, stride, &mut samples, 4, &costs.quantizers.luma);
         let error = sse::<4, 4>(original, stride, &samples, 4);

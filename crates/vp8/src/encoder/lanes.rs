@@ -17,13 +17,19 @@ use crate::frame::FrameLayout;
 /// a millisecond. `lab: 2026-11-effort`.
 const SHARED_FROM: usize = 1200;
 
+/// Largest number of lanes that can share any picture.
+pub(super) const MAX_LANES: usize = 2;
+
 /// Largest number of lanes that can share a picture of this size.
 ///
 /// It says what a row can know of those before it, so coded bytes depend on it. They do not depend on how many lanes
 /// there are.
 pub(super) fn max_lanes(layout: &FrameLayout) -> usize {
-    if layout.columns * layout.rows < SHARED_FROM { 1 } else { 2 }
+    if layout.columns * layout.rows < SHARED_FROM { 1 } else { MAX_LANES }
 }
+
+/// Whether there are threads. WebAssembly has none here, and the page leaves out their code.
+const HAS_THREADS: bool = cfg!(not(target_family = "wasm"));
 
 /// Number of tests before a waiting lane sleeps. Waking up takes longer than most waits. `lab: 2026-11-effort`.
 const SPINS: u32 = 4000;
@@ -62,6 +68,9 @@ impl Lanes {
             std::mem::forget(guard);
             result
         };
+        if !HAS_THREADS {
+            return vec![lane()];
+        }
         thread::scope(|scope| {
             let spawn = |_| thread::Builder::new().name("lane".to_owned()).spawn_scoped(scope, lane).ok();
             let others: Vec<_> = (1..most).map_while(spawn).collect();
@@ -84,7 +93,7 @@ impl Lanes {
 
     fn wake(&self) {
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        if HAS_THREADS && self.sleepers.load(Ordering::Relaxed) > 0 {
             drop(self.lock());
             self.published.notify_all();
         }
@@ -96,6 +105,9 @@ impl Lanes {
 
     /// Waits for the result of another lane.
     pub(super) fn wait<'a, T>(&self, result: &'a OnceLock<T>) -> &'a T {
+        if !HAS_THREADS {
+            return result.get().expect("a single lane never waits");
+        }
         for _ in 0..SPINS {
             if let Some(result) = result.get() {
                 return result;

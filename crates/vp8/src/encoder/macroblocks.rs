@@ -74,10 +74,10 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Starts without macroblocks. `all` is an empty vector to fill.
-    pub(super) fn new(columns: usize, rows: usize, mut all: Vec<Batch>) -> Self {
+    /// Starts without macroblocks.
+    pub(super) fn new(columns: usize, rows: usize) -> Self {
         let per_row = columns.div_ceil(BATCH);
-        all.resize_with(per_row * rows, OnceLock::new);
+        let all = (0..per_row * rows).map(|_| OnceLock::new()).collect();
         Self { columns, per_row, all }
     }
 
@@ -88,7 +88,6 @@ impl Batches {
     }
 
     /// The macroblock at this position, which must be coded.
-    #[inline]
     pub(super) fn at(&self, column: usize, row: usize) -> &Coded {
         let batch = self.batch(column, row).get().expect("macroblocks are coded before those that depend on them");
         &batch[column % BATCH]
@@ -96,8 +95,8 @@ impl Batches {
 
     /// All macroblocks of a complete frame, row by row.
     pub(super) fn macroblocks(&self) -> impl Iterator<Item = &Coded> {
-        let rows = self.all.chunks(self.per_row);
-        rows.flat_map(|row| row.iter().flat_map(|batch| batch.get().expect("the frame is complete")).take(self.columns))
+        let rows = self.all.len() / self.per_row;
+        (0..self.columns * rows).map(|at| self.at(at % self.columns, at / self.columns))
     }
 }
 
@@ -124,11 +123,6 @@ impl Macroblocks {
     /// Number of columns.
     pub(super) fn columns(&self) -> usize {
         self.batches.columns
-    }
-
-    /// The vectors, for reuse.
-    pub(super) fn into_parts(self) -> (Vec<Batch>, Vec<MacroblockInfo>) {
-        (self.batches.all, self.infos)
     }
 
     /// The neighbours above, to the left, and above to the left.

@@ -153,7 +153,9 @@ const fn subblock_costs(probabilities: &[u8; 9]) -> [u32; 10] {
 }
 
 /// Writes a path.
-#[inline(always)]
+// One copy for all paths makes the page 1 kB smaller.
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
+#[cfg_attr(target_family = "wasm", inline(never))]
 pub(crate) fn write_path(writer: &mut BoolEncoder, path: Path, probabilities: &[u8]) {
     for &(node, bit) in path {
         writer.write(bit, probabilities[node]);

@@ -69,16 +69,16 @@ impl Shortlist {
     fn offer(&mut self, candidate: Candidate) {
         let Candidate { whole: WholeVector { reference, vector, .. }, .. } = candidate;
         let same = |other: &Candidate| other.whole.reference == reference && other.whole.vector == vector;
-        if let Some(known) = self.candidates.iter_mut().flatten().find(|other| same(other)) {
-            // Near vectors may be equal to each other or to zero. The cheaper mode is kept.
-            if candidate.cost < known.cost {
-                *known = candidate;
-                self.candidates.sort_by_key(|entry| entry.map_or(u32::MAX, |entry| entry.cost));
+        // Near vectors may be equal to each other or to zero. The cheaper mode is kept.
+        let mut end = SHORTLIST;
+        if let Some(at) = self.candidates.iter().position(|other| other.as_ref().is_some_and(same)) {
+            if self.candidates[at].is_some_and(|known| candidate.cost >= known.cost) {
+                return;
             }
-            return;
+            end = at + 1;
         }
         let mut carried = Some(candidate);
-        for entry in &mut self.candidates {
+        for entry in &mut self.candidates[..end] {
             let Some(waiting) = carried else { return };
             if entry.is_none_or(|entry| waiting.cost < entry.cost) {
                 carried = entry.replace(waiting);

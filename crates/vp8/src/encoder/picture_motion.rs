@@ -7,7 +7,7 @@ use super::distortion::satd;
 use super::global_motion::global_motion;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
-use super::lanes::{Lanes, max_lanes};
+use super::lanes::{Lanes, MAX_LANES, max_lanes};
 use super::macroblock_motion::{INTRA_ESTIMATE_SATD, MacroblockMotion, ReferenceMotion, SPLIT_SATD};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
 use super::parameters::Content;
@@ -60,22 +60,27 @@ impl PictureSearch<'_> {
         let FrameLayout { columns, rows, .. } = *self.layout;
         let most = max_lanes(self.layout);
         let global_motion = OnceLock::new();
-        let parts = (0..most).map(|part| part * rows / most..(part + 1) * rows / most);
-        let found = Lanes::default().run(most.min(arena.threads()), parts, |next| {
-            let mut found = Vec::new();
-            while let Some(rows) = next() {
-                let (start, room) = (rows.start, arena.motion().take(columns * rows.len()));
-                found.push((start, self.part(rows, &global_motion, room)));
+        let part = |part: usize| {
+            let rows = part * rows / most..(part + 1) * rows / most;
+            let room = arena.motion().take(columns * rows.len());
+            self.part(rows, &global_motion, room)
+        };
+        let mut found = Lanes::default().run(most.min(arena.threads()), 0..most, |next| {
+            let mut found: [Option<Vec<MacroblockMotion>>; MAX_LANES] = Default::default();
+            while let Some(at) = next() {
+                found[at] = Some(part(at));
             }
             found
         });
-        let mut parts: Vec<_> = found.into_iter().flatten().collect();
-        parts.sort_by_key(|&(start, _)| start);
-        let mut parts = parts.into_iter().map(|(_, part)| part);
-        let mut all = parts.next().expect("at least one part");
-        for mut part in parts {
-            all.append(&mut part);
-            arena.motion().give_back(part);
+        let mut all = Vec::new();
+        for at in 0..most {
+            let mut part = found.iter_mut().find_map(|found| found[at].take()).expect("a lane searched the part");
+            if at == 0 {
+                all = part;
+            } else {
+                all.append(&mut part);
+                arena.motion().give_back(part);
+            }
         }
         all
     }

@@ -197,13 +197,14 @@ pub(crate) struct TokenBuffer {
 impl TokenBuffer {
     /// The tokens of all rows, each from one of the lanes.
     pub(crate) fn new(lanes: Vec<LaneTokens>) -> Self {
-        let mut rows = Vec::new();
+        let mut rows = vec![(0, 0..0); lanes.iter().map(|lane| lane.ends.len()).sum()];
         for (lane, LaneTokens { ends, .. }) in lanes.iter().enumerate() {
-            let starts = std::iter::once(0).chain(ends.iter().map(|&(_, end)| end));
-            rows.extend(ends.iter().zip(starts).map(|(&(row, end), start)| (row, (lane, start..end))));
+            let mut start = 0;
+            for &(row, end) in ends {
+                rows[row] = (lane, start..end);
+                start = end;
+            }
         }
-        rows.sort_by_key(|&(row, _)| row);
-        let rows = rows.into_iter().map(|(_, part)| part).collect();
         Self { lanes: lanes.into_iter().map(|lane| lane.tokens).collect(), rows }
     }
 
