@@ -4,10 +4,9 @@
 //! Of the row above it reads what [`Coded`] keeps. So two rows can be under construction at the same time.
 
 use super::lanes::Lanes;
-use super::macroblocks::{BATCH, Batches, Coded};
+use super::macroblocks::{BATCH, Batches, Coded, Cost};
 use super::mode_counts::ModeCounts;
 use super::residual::EdgeContext;
-use super::steering::cost_of;
 use super::tokens::LaneTokens;
 use super::trial::{Place, Trial};
 use crate::block_copy::copy_block;
@@ -128,8 +127,15 @@ impl<'a> CanvasRow<'a> {
         }
     }
 
-    /// Adds the macroblock at `place` as `chosen`, and its tokens to those of the lane.
-    pub(super) fn add(&mut self, place: &Place, chosen: &mut Trial, tokens: &mut LaneTokens, lanes: &Lanes) {
+    /// Adds the macroblock at `place` as `chosen`, whose coefficients have this `cost`. Its tokens go to those of the lane.
+    pub(super) fn add(
+        &mut self,
+        place: &Place,
+        chosen: &mut Trial,
+        cost: Cost,
+        tokens: &mut LaneTokens,
+        lanes: &Lanes,
+    ) {
         let second_order = chosen.info.luma_mode.has_second_order();
         let empty = chosen.residual.is_empty();
         chosen.info.skip = empty;
@@ -150,7 +156,7 @@ impl<'a> CanvasRow<'a> {
             near: place.near,
             partition_vectors: chosen.partition_vectors,
             quantizes_to_zero: chosen.quantizes_to_zero,
-            cost: cost_of(chosen),
+            cost,
             context,
             luma: *chosen.luma.last_chunk().expect("the last line of luma"),
             chroma: chosen.chroma.map(|plane| *plane.last_chunk().expect("the last line of chroma")),

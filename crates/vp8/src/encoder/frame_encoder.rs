@@ -19,7 +19,7 @@ use super::macroblocks::{Batches, Macroblocks};
 use super::mode_counts::ModeCounts;
 use super::mode_decision::{decide, decide_again};
 use super::parameters::MAX_QUANTIZER;
-use super::steering::Steering;
+use super::steering::{Steering, cost_of};
 use super::tokens::{LaneTokens, TokenBuffer};
 use crate::frame::{FrameBuffer, FrameLayout};
 use crate::header::{
@@ -167,8 +167,9 @@ pub(super) fn code_macroblocks(
                     Some(kept) => decide_again(&costs, &canvas, &place, kept, &mut contest),
                     None => decide(&costs, &canvas, &place, &mut contest),
                 };
-                steering.record(chosen);
-                canvas.add(&place, chosen, &mut tokens, &lanes);
+                let cost = cost_of(chosen);
+                steering.record(cost);
+                canvas.add(&place, chosen, cost, &mut tokens, &lanes);
             }
             tokens.end_row(row);
             let mut end = end_of(row.checked_sub(1)).clone();

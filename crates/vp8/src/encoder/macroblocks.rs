@@ -9,7 +9,7 @@ use crate::neighbours::NearVectors;
 
 /// Cost of a macroblock's coefficients, with the probabilities at the start of the frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost {
+pub(super) struct Cost {
     /// Cost as coded.
     pub(super) bits: u32,
     /// Cost if the residual is kept.
@@ -27,7 +27,7 @@ impl Cost {
 
 /// A coded macroblock without its tokens and samples.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Coded {
+pub(super) struct Coded {
     pub(super) info: MacroblockInfo,
     pub(super) near: NearVectors,
     /// How the vector of each partition is coded, in split mode.
@@ -63,7 +63,7 @@ impl Coded {
 pub(super) const BATCH: usize = 8;
 
 /// Adjacent macroblocks of a row, once they are coded.
-pub(crate) type Batch = OnceLock<[Coded; BATCH]>;
+pub(super) type Batch = OnceLock<[Coded; BATCH]>;
 
 /// The batches of a frame, row by row.
 #[derive(Debug, Clone)]

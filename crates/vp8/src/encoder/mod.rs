@@ -42,7 +42,7 @@ mod intra_estimate;
 mod lanes;
 mod loop_filter_level;
 pub(crate) mod macroblock_motion;
-pub(crate) mod macroblocks;
+mod macroblocks;
 mod mode_costs;
 mod mode_counts;
 mod mode_decision;

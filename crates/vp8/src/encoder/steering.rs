@@ -106,8 +106,8 @@ impl RowSteering<'_> {
     }
 
     /// Records the cost of a macroblock after its decision.
-    pub(super) fn record(&mut self, chosen: &Trial) {
-        self.spent += u64::from(cost_of(chosen).bits);
+    pub(super) fn record(&mut self, cost: Cost) {
+        self.spent += u64::from(cost.bits);
     }
 }
 
