@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lockstep_call::{
-    Candidate, Codec, CodecTraits, EffortLadder, EffortLevel, FINEST_USEFUL_QUANTIZER, FunctionalCodec,
-};
+use lockstep_call::{Candidate, Codec, CodecTraits, EffortLadder, EffortLevel, FunctionalCodec};
 use lockstep_control::{Failure, FailureReason};
 use lockstep_transport::{CodecId, Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
@@ -28,7 +26,7 @@ const EFFORT_LEVELS: [EffortLevel; 4] = [level(1.0), level(1.25), level(3.2), le
 const USUAL_EFFORT: Effort = Effort::new(1);
 
 const fn level(relative_time: f64) -> EffortLevel {
-    EffortLevel { relative_time, finest_quantizer: FINEST_USEFUL_QUANTIZER }
+    EffortLevel { relative_time, relative_step: 1.0 }
 }
 
 /// Most candidates of one picture, each in a slot.

@@ -13,7 +13,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::{Candidate, CodecTraits, FunctionalCodec, Vp8};
 use crate::encoder::{EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
-use crate::quantizer_choice::QuantizerChoice;
+use crate::quantizer_choice::{FINEST, QuantizerChoice};
 use crate::rate_control::{FrameTarget, RateControl};
 
 /// Minimum time between key frames after losses (WebRTC's `EncoderRtcpFeedback`, `kMinKeyframeSendIntervalMs`).
@@ -104,8 +104,9 @@ impl<C: FunctionalCodec> FrameEncoder<C> for ConventionalEncoder<C> {
         let sizes = self.rate_control.begin(now, target, must_be_key)?;
         let samples = C::luma_samples(&self.parameters, picture);
         let quantizers = self.quantizers.get_or_insert_with(|| QuantizerChoice::new(samples));
-        let inter = quantizers.quantizer(false, sizes.inter, sizes.fullness);
-        let key = quantizers.quantizer(true, sizes.key, sizes.fullness);
+        let finest = C::traits(&self.parameters).efforts.of_equal_error(request.effort, FINEST);
+        let inter = quantizers.quantizer(false, sizes.inter, finest, sizes.fullness);
+        let key = quantizers.quantizer(true, sizes.key, finest, sizes.fullness);
         self.wanted = Some(sizes);
         self.begun_at = Some(now);
         let (arena, picture, mut parameters) = (self.arena.clone(), picture.clone(), self.parameters.clone());

@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_control::Latency;
-use lockstep_vp8::Effort;
+use lockstep_vp8::{Effort, quantizer_step};
 
-/// Finest quantizer of frames; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
+/// Finest quantizer of frames at the fastest level; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
 /// An effort level of a codec.
@@ -25,8 +25,8 @@ pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 pub struct EffortLevel {
     /// Time of a picture relative to the fastest level, from 1, in the mean of several clips.
     pub relative_time: f64,
-    /// Finest useful quantizer index of frames.
-    pub finest_quantizer: u8,
+    /// Quantizer step with which frames have the error of the fastest level at a step of 1, at most 1.
+    pub relative_step: f64,
 }
 
 /// The effort levels of a codec: level 0 is the fastest, and times rise.
@@ -90,9 +90,17 @@ impl EffortLadder {
         if slowest > 1.0 { (self.relative_time(effort) - 1.0) / (slowest - 1.0) } else { 0.0 }
     }
 
-    /// Finest quantizer index of frames.
+    /// The coarsest quantizer index at which frames of `effort` have at most the error of the fastest level at
+    /// `quantizer`.
+    pub(crate) fn of_equal_error(self, effort: Effort, quantizer: u8) -> u8 {
+        let step = |quantizer: u8| f64::from(quantizer_step(quantizer));
+        let most = self.get(effort).map_or(1.0, |level| level.relative_step) * step(quantizer);
+        (0..=quantizer).rev().find(|&finer| step(finer) <= most).unwrap_or_default()
+    }
+
+    /// Finest useful quantizer index of frames.
     pub(crate) fn finest_quantizer(self, effort: Effort) -> u8 {
-        self.get(effort).map_or(FINEST_USEFUL_QUANTIZER, |level| level.finest_quantizer)
+        self.of_equal_error(effort, FINEST_USEFUL_QUANTIZER)
     }
 }
 
@@ -257,8 +265,8 @@ mod tests {
     #[test]
     fn short_ladder_ends_at_its_slowest_level() {
         const LEVELS: [EffortLevel; 2] = [
-            EffortLevel { relative_time: 1.0, finest_quantizer: 4 },
-            EffortLevel { relative_time: 1.5, finest_quantizer: 4 },
+            EffortLevel { relative_time: 1.0, relative_step: 1.0 },
+            EffortLevel { relative_time: 1.5, relative_step: 1.0 },
         ];
         let short = EffortLadder::new(&LEVELS);
         let mut control = control(Latency::Balanced);
@@ -282,6 +290,15 @@ mod tests {
                 control.on_coded(level, Duration::from_millis(fastest).mul_f64(ladder.relative_time(level)));
             }
             assert_eq!(level, Effort::new(expected), "{fastest} ms");
+        }
+    }
+
+    #[test]
+    fn levels_with_a_trellis_need_finer_quantizers() {
+        for effort in Effort::all() {
+            let quantizers = [0, 2, FINEST_USEFUL_QUANTIZER, 85].map(|index| LADDER.of_equal_error(effort, index));
+            let expected = if effort.has_trellis() { [0, 1, 2, 72] } else { [0, 2, FINEST_USEFUL_QUANTIZER, 85] };
+            assert_eq!(quantizers, expected, "{effort:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::rate_control::MAX_FULLNESS;
 
 /// Range of quantizers that WebRTC allows for VP8: 2 to 56 on libvpx's scale to 63 (`rc_min_quantizer`,
 /// `rc_max_quantizer`), as indices of VP8's scale to 127.
-const FINEST: u8 = 2;
+pub(crate) const FINEST: u8 = 2;
 const COARSEST: u8 = 106;
 /// Initial bits of a luma sample times the step, for key frames and interframes. libvpx expects 4.5 and 2.85 million
 /// 512ths of a bit per macroblock. This codec needs about a third of that at its coarsest. With [`CODED_SHARE`], the
@@ -82,22 +82,23 @@ impl QuantizerChoice {
         bits * self.luma_samples / 8.0 / f64::from(quantizer_step(quantizer))
     }
 
-    /// Finest and coarsest quantizer of an interframe. `fullness` is the buffer level over its optimum.
-    fn range(&self, fullness: f64) -> (u8, u8) {
+    /// Finest and coarsest quantizer of an interframe. `finest` is the finest one of all frames, and `fullness` the
+    /// buffer level over its optimum.
+    fn range(&self, finest: u8, fullness: f64) -> (u8, u8) {
         if self.inter_frames <= SETTLED_FRAMES {
-            return (FINEST, COARSEST);
+            return (finest, COARSEST);
         }
         let average = (self.inter_sum / f64::from(self.inter_frames)).max(f64::from(self.last) - 1.0);
         let scarce = ((1.0 - fullness) / (1.0 - LOW_FULLNESS)).clamp(0.0, 1.0);
         let coarsest = average + scarce * (f64::from(COARSEST) - average);
         let plenty = ((fullness - 1.0) / (MAX_FULLNESS - 1.0)).clamp(0.0, 1.0);
-        let finest = (FINEST_SHARE * coarsest * (1.0 - plenty)).max(f64::from(FINEST));
-        (finest as u8, (coarsest as u8).clamp(FINEST, COARSEST))
+        let least = (FINEST_SHARE * coarsest * (1.0 - plenty)).max(f64::from(finest));
+        (least as u8, (coarsest as u8).clamp(finest, COARSEST))
     }
 
-    /// Quantizer of a frame with a target of `size` bytes; `fullness` as in [`Self::range`].
-    pub(crate) fn quantizer(&self, key_frame: bool, size: f64, fullness: f64) -> u8 {
-        let (finest, coarsest) = if key_frame { (FINEST, COARSEST) } else { self.range(fullness) };
+    /// Quantizer of a frame with a target of `size` bytes; `finest` and `fullness` as in [`Self::range`].
+    pub(crate) fn quantizer(&self, key_frame: bool, size: f64, finest: u8, fullness: f64) -> u8 {
+        let (finest, coarsest) = if key_frame { (finest, COARSEST) } else { self.range(finest, fullness) };
         if self.on_overshoot && !key_frame {
             return COARSEST;
         }
@@ -169,7 +170,7 @@ mod tests {
     /// Codes interframes with a target of [`WANTED`] bytes. Returns quantizers and sizes.
     fn run(choice: &mut QuantizerChoice, frames: usize, fullness: f64, of: impl Fn(u8) -> f64) -> Vec<(u8, f64)> {
         let mut code = || {
-            let quantizer = choice.quantizer(false, WANTED, fullness);
+            let quantizer = choice.quantizer(false, WANTED, FINEST, fullness);
             let size = of(quantizer);
             choice.learn(false, quantizer, size);
             (quantizer, size)
@@ -205,11 +206,11 @@ mod tests {
         let mut choice = QuantizerChoice::new(SAMPLES);
         let bits = 8.0 * WANTED / SAMPLES as f64 * 40.0;
         let average = run(&mut choice, 200, 1.0, |quantizer| size(quantizer, bits, -1.0))[199].0;
-        let coarsest = |fullness| choice.clone().quantizer(false, 50.0, fullness);
+        let coarsest = |fullness| choice.clone().quantizer(false, 50.0, FINEST, fullness);
         assert!(coarsest(1.0) <= average + 2, "{} after {average}", coarsest(1.0));
         assert!((average + 3..COARSEST).contains(&coarsest(0.6)), "{}", coarsest(0.6));
         assert_eq!(coarsest(0.2), COARSEST);
-        let finest = |fullness| choice.quantizer(false, 1e6, fullness);
+        let finest = |fullness| choice.quantizer(false, 1e6, FINEST, fullness);
         assert!(finest(1.0) > finest(1.4) && finest(MAX_FULLNESS) == FINEST, "{} {}", finest(1.0), finest(1.4));
     }
 
@@ -221,7 +222,7 @@ mod tests {
         assert!(!choice.overshoots(quantizer, 1.3 * usual, WANTED, 0.033));
         assert!(choice.overshoots(quantizer, 20.0 * usual, WANTED, 0.033));
         choice.on_dropped(WANTED);
-        assert_eq!(choice.quantizer(false, WANTED, 1.0), COARSEST);
+        assert_eq!(choice.quantizer(false, WANTED, FINEST, 1.0), COARSEST);
         let soon = run(&mut choice, 10, 1.0, |quantizer| size(quantizer, bits, -1.0))[9];
         assert!(!choice.overshoots(soon.0, 20.0 * soon.1, WANTED, 0.033), "a third of a second later");
     }

@@ -7,7 +7,7 @@ use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Arena, Content, Effort, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
 use crate::codec::{Candidate, Codec, CodecTraits, FunctionalCodec, Vp8};
-use crate::effort::{EffortLadder, EffortLevel, FINEST_USEFUL_QUANTIZER};
+use crate::effort::{EffortLadder, EffortLevel};
 
 fn bytes(budget: ByteCount) -> usize {
     usize::try_from(budget.get()).unwrap_or(usize::MAX)
@@ -91,18 +91,18 @@ impl EffortLadder {
     pub const VP8: Self = Self::new(&LEVELS);
 }
 
-/// Finest quantizer of frames whose coefficients a trellis drops. They have no more error than frames at
-/// [`FINEST_USEFUL_QUANTIZER`] without it. `lab: 2026-11-effort`.
-const FINEST_TRELLIS_QUANTIZER: u8 = 2;
+/// Step with a trellis, as a share of the step without it, at which frames have equal error.
+/// `lab: 2026-11-effort`.
+const TRELLIS_STEP: f64 = 0.85;
 
 const LEVELS: [EffortLevel; Effort::QUALITY.level() as usize + 1] = {
-    let mut levels = [EffortLevel { relative_time: 1.0, finest_quantizer: FINEST_USEFUL_QUANTIZER }; _];
+    let mut levels = [EffortLevel { relative_time: 1.0, relative_step: 1.0 }; _];
     let mut level = 0;
     while level < levels.len() {
         let effort = Effort::new(level as u8);
         levels[level].relative_time = effort.relative_time();
         if effort.has_trellis() {
-            levels[level].finest_quantizer = FINEST_TRELLIS_QUANTIZER;
+            levels[level].relative_step = TRELLIS_STEP;
         }
         level += 1;
     }

@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn times_of_av1_follow_the_ladder_of_its_codec() {
         const LEVELS: [EffortLevel; 3] = [
-            EffortLevel { relative_time: 1.0, finest_quantizer: 4 },
-            EffortLevel { relative_time: 2.0, finest_quantizer: 4 },
-            EffortLevel { relative_time: 5.0, finest_quantizer: 4 },
+            EffortLevel { relative_time: 1.0, relative_step: 1.0 },
+            EffortLevel { relative_time: 2.0, relative_step: 1.0 },
+            EffortLevel { relative_time: 5.0, relative_step: 1.0 },
         ];
         let mut model = EncodeTime::built_in().unwrap();
         let point = TimePoint { pixels: 100, ..model.real_time[0] };
