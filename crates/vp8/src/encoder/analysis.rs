@@ -15,7 +15,7 @@ use super::intra_estimate::{intra_estimate, intra_prediction};
 use super::macroblock_motion::{INTRA_SATD, MacroblockMotion, NOT_FOUND};
 use super::parameters::{Content, FrameKind, GoldenPolicy, MAX_QUANTIZER, Parameters};
 use super::picture_motion::PictureSearch;
-use super::size_model::{CoefficientHistogram, ResidualCount};
+use super::size_model::{Coding, CoefficientHistogram, ResidualCount};
 use super::source::Source;
 use super::tokens::TokenCosts;
 use super::tools::Tools;
@@ -130,7 +130,16 @@ impl Analysis {
     #[must_use]
     pub fn predict_size(&self, quantizer: u8) -> usize {
         let quantizer = quantizer.min(MAX_QUANTIZER);
-        self.histogram.get_or_init(|| self.count_coefficients()).predict(quantizer, self.key_frame)
+        self.histogram.get_or_init(|| self.count_coefficients()).predict(quantizer, self.coding())
+    }
+
+    /// How much of a residual candidates code.
+    fn coding(&self) -> Coding {
+        match self.tools.trellis {
+            _ if self.key_frame => Coding::Key,
+            true => Coding::Trellis,
+            false => Coding::Rounded,
+        }
     }
 
     /// Whether candidates are key frames.
@@ -219,7 +228,7 @@ impl Analysis {
     /// time. `lab: 2026-11-notes-vp8`.
     #[must_use]
     pub fn estimate_size(&self, quantizer: u8) -> usize {
-        self.count_residual(quantizer, self.sampled()).bytes(self.key_frame, self.layout.columns * self.layout.rows)
+        self.count_residual(quantizer, self.sampled()).bytes(self.layout.columns * self.layout.rows)
     }
 
     /// Estimates the same size from one macroblock in sixteen, every fourth one of every fourth row.
@@ -229,13 +238,13 @@ impl Analysis {
         let sampled = columns.div_ceil(DECIMATION) * rows.div_ceil(DECIMATION);
         let row = |row| (0..columns).step_by(DECIMATION).map(move |column| row * columns + column);
         let count = self.count_residual(quantizer, (0..rows).step_by(DECIMATION).flat_map(row));
-        count.bytes(self.key_frame, sampled) * columns * rows / sampled
+        count.bytes(sampled) * columns * rows / sampled
     }
 
     /// Counts the residual of the macroblocks at these positions.
     fn count_residual(&self, quantizer: u8, macroblocks: impl Iterator<Item = usize>) -> ResidualCount {
         let quantizer = quantizer.min(MAX_QUANTIZER);
-        let (mut count, negligible) = (ResidualCount::new(quantizer), coarseness(quantizer));
+        let (mut count, negligible) = (ResidualCount::new(quantizer, self.coding()), coarseness(quantizer));
         let mut prediction = [0u8; 256];
         for at in macroblocks {
             if let Some(motion) = self.motion.get(at).filter(|motion| motion.best() <= negligible) {

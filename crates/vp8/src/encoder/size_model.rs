@@ -60,12 +60,33 @@ impl CoefficientHistogram {
     }
 
     /// Predicts the size of the frame in bytes.
-    pub(super) fn predict(&self, quantizer: u8, key_frame: bool) -> usize {
+    pub(super) fn predict(&self, quantizer: u8, coding: Coding) -> usize {
         let steps = LumaSteps::new(quantizer);
-        let luma = levels(&self.luma[..], 1, steps.luma);
-        let second_order = levels(&self.second_order[..], SECOND_ORDER_BIN as u32, steps.second_order);
-        let bits = bits_of(&luma, &second_order, (self.macroblocks, self.moved), key_frame);
+        let luma = levels(&self.luma[..], 1, steps.luma, coding);
+        let second_order = levels(&self.second_order[..], SECOND_ORDER_BIN as u32, steps.second_order, coding);
+        let bits = bits_of(&luma, &second_order, (self.macroblocks, self.moved), coding);
         size_of(bits, self.macroblocks, self.all)
+    }
+}
+
+/// What decides how much of a residual is coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    /// A key frame.
+    Key,
+    /// An interframe whose coefficients are rounded.
+    Rounded,
+    /// An interframe whose coefficients a trellis drops. Residuals near the step are seldom worth their bits.
+    Trellis,
+}
+
+impl Coding {
+    /// Magnitude at which a level begins. `lab: 2026-11-effort`.
+    fn begin(self, level: u32, step: u32) -> u32 {
+        match self {
+            Self::Key | Self::Rounded => (level * step).saturating_sub(step / 3),
+            Self::Trellis => level * step + step / 4,
+        }
     }
 }
 
@@ -100,10 +121,9 @@ impl Levels {
     }
 
     /// Adds coefficients at a step.
-    fn add(&mut self, coefficients: &[i16], step: u32) {
-        // Level n begins at n - 1/3 steps.
-        let from = |level: u32| (level * step).saturating_sub(step / 3).min(i16::MAX as u32) as i16;
-        let begins: [i16; 7] = std::array::from_fn(|doublings| from(1 << doublings));
+    fn add(&mut self, coefficients: &[i16], step: u32, coding: Coding) {
+        let begins: [i16; 7] =
+            std::array::from_fn(|doublings| coding.begin(1 << doublings, step).min(i16::MAX as u32) as i16);
         // All coefficients without a branch, so that the compiler can vectorise it.
         let (mut others, mut reached) = (0u16, 0u16);
         for coefficient in coefficients {
@@ -122,6 +142,7 @@ impl Levels {
 #[derive(Debug)]
 pub(super) struct ResidualCount {
     steps: LumaSteps,
+    coding: Coding,
     luma: Levels,
     second_order: Levels,
     macroblocks: u32,
@@ -130,9 +151,10 @@ pub(super) struct ResidualCount {
 }
 
 impl ResidualCount {
-    pub(super) fn new(quantizer: u8) -> Self {
+    pub(super) fn new(quantizer: u8, coding: Coding) -> Self {
         Self {
             steps: LumaSteps::new(quantizer),
+            coding,
             luma: Levels::default(),
             second_order: Levels::default(),
             macroblocks: 0,
@@ -150,18 +172,18 @@ impl ResidualCount {
     /// Adds the luma residual of a macroblock. `moved` says whether its prediction uses motion.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256], moved: bool) {
         let (mut blocks, second_order) = transform(source, source_stride, prediction);
-        self.second_order.add(&second_order, self.steps.second_order);
+        self.second_order.add(&second_order, self.steps.second_order, self.coding);
         // DC coefficients are counted in Y2, not in luma.
         blocks.iter_mut().for_each(|block| block[0] = 0);
-        self.luma.add(blocks.as_flattened(), self.steps.luma);
+        self.luma.add(blocks.as_flattened(), self.steps.luma, self.coding);
         self.luma.zeros -= 16;
         self.macroblocks += 1;
         self.moved += u32::from(moved);
     }
 
     /// Predicts the size of a frame of `all` macroblocks in bytes.
-    pub(super) fn bytes(&self, key_frame: bool, all: usize) -> usize {
-        let bits = bits_of(&self.luma, &self.second_order, (self.macroblocks, self.moved), key_frame);
+    pub(super) fn bytes(&self, all: usize) -> usize {
+        let bits = bits_of(&self.luma, &self.second_order, (self.macroblocks, self.moved), self.coding);
         size_of(bits, self.macroblocks, all as u32)
     }
 }
@@ -173,32 +195,34 @@ fn size_of(bits: u64, counted: u32, all: u32) -> usize {
 }
 
 /// Cost of macroblocks from their luma levels and their numbers (counted, moved).
-fn bits_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32), key_frame: bool) -> u64 {
+fn bits_of(luma: &Levels, second_order: &Levels, (macroblocks, moved): (u32, u32), coding: Coding) -> u64 {
     let coded = luma.cost() + second_order.cost();
     let macroblocks = u64::from(macroblocks);
-    if key_frame {
+    if coding == Coding::Key {
         // Chroma costs about a sixth of luma. The bits of subblock modes are added.
         let coefficients = coded * 7 / 6;
         let modes = 6 * u64::from(BIT) * macroblocks;
         // In a frame with few coefficients, most macroblocks have cheap modes.
-        coefficients + modes.min(modes / 8 + coefficients / 2)
-    } else {
-        // Inter macroblocks with very small residuals are coded without them.
-        let count = u64::from(luma.others) + u64::from(second_order.others);
-        let coefficients = (coded * count / (count + macroblocks / 3).max(1)) * 3 / 4;
-        coefficients + MOVED * u64::from(moved)
+        return coefficients + modes.min(modes / 8 + coefficients / 2);
     }
+    // Inter macroblocks with very small residuals are coded without them.
+    let count = u64::from(luma.others) + u64::from(second_order.others);
+    // Levels that a trellis keeps are rare, so each costs more.
+    let quarters = if coding == Coding::Trellis { 6 } else { 3 };
+    let coefficients = (coded * count / (count + macroblocks / 3).max(1)) * quarters / 4;
+    coefficients + MOVED * u64::from(moved)
 }
 
 /// Quantizes a histogram at one step.
-fn levels(histogram: &[u32], bin: u32, step: u32) -> Levels {
+fn levels(histogram: &[u32], bin: u32, step: u32, coding: Coding) -> Levels {
     let mut found = Levels::default();
+    let first = coding.begin(1, step);
     for (index, &count) in histogram.iter().enumerate().filter(|(_, count)| **count > 0) {
-        // The encoder rounds down up to two thirds of a step.
-        let level = (index as u32 * bin + step / 3) / step;
-        if level == 0 {
+        let magnitude = index as u32 * bin;
+        if magnitude < first {
             found.zeros += count;
         } else {
+            let level = (magnitude - first) / step + 1;
             found.others += count;
             found.magnitudes += u64::from(count) * u64::from(BIT + 2 * BIT * level.ilog2());
         }
