@@ -78,15 +78,16 @@ impl<'a> BoolDecoder<'a> {
         bit
     }
 
-    /// Reads a boolean with probability 1/2.
-    #[inline]
+    /// Reads a flag of a header: a literal of one bit.
     pub(crate) fn read_flag(&mut self) -> bool {
-        self.read_bool(128)
+        self.read_literal(1) == 1
     }
 
     /// Reads an unsigned number of `bits` bits, the most significant bit first.
+    // Headers are short. A copy in each place takes several kB of the page's module.
+    #[inline(never)]
     pub(crate) fn read_literal(&mut self, bits: u32) -> u32 {
-        (0..bits).fold(0, |value, _| value << 1 | u32::from(self.read_flag()))
+        (0..bits).fold(0, |value, _| value << 1 | u32::from(self.read_bool(128)))
     }
 
     /// Reads a magnitude of `bits` bits and its sign.

@@ -219,7 +219,7 @@ fn read_coefficients<'p>(
             p = &probabilities[usize::from(COEFFICIENT_BANDS[position])][0];
         }
         let (magnitude, context) = if reader.read_bool(p[2]) { (read_magnitude(reader, p), 2) } else { (1, 1) };
-        let value = if reader.read_flag() { -magnitude } else { magnitude };
+        let value = if reader.read_bool(128) { -magnitude } else { magnitude };
         block[usize::from(ZIGZAG[position])] = (value * steps[usize::from(position > 0)]) as i16;
         position += 1;
         if position == 16 {

@@ -39,16 +39,17 @@ impl BoolEncoder {
         }
     }
 
-    /// Writes a boolean with probability 1/2.
-    #[inline]
+    /// Writes a flag of a header: a literal of one bit.
     pub(crate) fn write_flag(&mut self, bit: bool) {
-        self.write(bit, 128);
+        self.write_literal(u32::from(bit), 1);
     }
 
     /// Writes the `bits` lowest bits of `value` with probability 1/2 each, the highest first.
+    // Headers are short. A copy in each place takes several kB of the page's module.
+    #[inline(never)]
     pub(crate) fn write_literal(&mut self, value: u32, bits: u32) {
         for bit in (0..bits).rev() {
-            self.write_flag((value >> bit) & 1 == 1);
+            self.write((value >> bit) & 1 == 1, 128);
         }
     }
 

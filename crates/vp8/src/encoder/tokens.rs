@@ -277,7 +277,7 @@ impl TokenBuffer {
                         }
                     }
                 }
-                writer.write_flag(packed.is_negative());
+                writer.write(packed.is_negative(), 128);
             }
         }
         writer
