@@ -17,7 +17,8 @@ use std::time::Duration;
 use lockstep_control::Latency;
 use lockstep_vp8::{Effort, quantizer_step};
 
-/// Finest quantizer of frames at the fastest level; finer ones gain nothing visible. The bound on QoE_d depends on it, so it is not tuned.
+/// Finest quantizer of frames at the fastest level; finer ones gain nothing visible. The bound on QoE_d depends on it, so
+/// it is not tuned.
 pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
 /// An effort level of a codec.

@@ -11,7 +11,7 @@ use lockstep_units::Timestamp;
 lockstep_units::config! {
     /// Skipped pictures on slow paths.
     pub struct FrameDropperConfig = "frame_dropper" {
-        /// Quantizer index from which on a frame is coarse.
+        /// Quantizer index from which on a frame of the fastest level is coarse.
         coarse: u8 = 85, "", 0..=127, "2026-11-control-ablation";
         /// Time since the last sent picture after which a picture is not skipped: of 30 per second, at most every other
         /// one is.
@@ -39,9 +39,10 @@ impl FrameDropper {
         Self { config, weight, usual: 0.0, coded_at: Timestamp::ZERO, sent_at: None }
     }
 
-    /// Decides on a picture that is expected to have `quantizer`. Returns whether it is skipped in favour of the next.
-    pub(crate) fn drops(&mut self, now: Timestamp, quantizer: u8) -> bool {
-        let FrameDropperConfig { coarse, least_interval } = self.config;
+    /// Decides on a picture that is expected to have `quantizer`, with frames that are coarse from `coarse` on. Returns
+    /// whether it is skipped in favour of the next.
+    pub(crate) fn drops(&mut self, now: Timestamp, quantizer: u8, coarse: u8) -> bool {
+        let least_interval = self.config.least_interval;
         self.usual += self.weight * (f64::from(quantizer) - self.usual);
         let is_coarse = quantizer >= coarse && self.usual >= f64::from(coarse);
         self.drops_if(now, is_coarse, least_interval)
@@ -67,12 +68,14 @@ impl FrameDropper {
 mod tests {
     use super::*;
 
+    const COARSE: u8 = 85;
+
     /// Skipped pictures of a sequence at `interval`, if all others are sent.
     fn skipped(interval: Duration, quantizers: impl IntoIterator<Item = u8>) -> Vec<bool> {
         let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
         let times = (0..).map(|number| Timestamp::ZERO + interval.saturating_mul(number));
         let each = times.zip(quantizers).map(|(now, quantizer)| {
-            let drops = dropper.drops(now, quantizer);
+            let drops = dropper.drops(now, quantizer, COARSE);
             if !drops {
                 dropper.on_sent();
             }
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn finely_coded_pictures_are_never_skipped() {
-        assert!(!skipped(THIRTIETH, [FrameDropperConfig::default().coarse - 1; 300]).contains(&true));
+        assert!(!skipped(THIRTIETH, [COARSE - 1; 300]).contains(&true));
     }
 
     #[test]
@@ -138,7 +141,7 @@ mod tests {
     fn every_picture_is_coded_while_none_is_sent() {
         let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
         for number in 0..200u64 {
-            assert!(!dropper.drops(Timestamp::from_millis(33 * number), 127));
+            assert!(!dropper.drops(Timestamp::from_millis(33 * number), 127, COARSE));
         }
     }
 }

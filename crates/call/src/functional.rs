@@ -112,8 +112,9 @@ pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
     dropper: FrameDropper,
     /// Budget of the present picture with sharp text, if it shows a screen.
     sharp: Option<SharpBudget>,
-    /// Finest quantizer of the present picture.
+    /// Finest quantizer of the present picture, and that from which on it is coarse.
     finest: u8,
+    coarse: u8,
     tuning: Tuning,
 }
 
@@ -135,6 +136,7 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
             dropper,
             sharp: None,
             finest: FINEST_USEFUL_QUANTIZER,
+            coarse: tuning.frame_dropper.coarse,
             tuning: *tuning,
         }
     }
@@ -149,7 +151,7 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
     fn drops(&mut self, now: Timestamp, inter: &SizeCurve, budget: ByteCount) -> bool {
         let Tuning { functional, screen, .. } = self.tuning;
         let Some(sharp) = self.sharp else {
-            return self.dropper.drops(now, first_quantizer(inter, budget, self.finest, functional.aim));
+            return self.dropper.drops(now, first_quantizer(inter, budget, self.finest, functional.aim), self.coarse);
         };
         let most = sharp.most.max(budget);
         let waits = sharp.grows && first_quantizer(inter, most, self.finest, functional.aim) > screen.sharp;
@@ -261,7 +263,9 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (mut parameters, mode, config) = (self.parameters.clone(), self.mode, self.tuning.functional);
         C::set_screen(&mut parameters, sharp.is_some());
         C::set_effort(&mut parameters, effort);
-        self.finest = C::traits(&parameters).efforts.finest_quantizer(effort);
+        let efforts = C::traits(&parameters).efforts;
+        self.finest = efforts.finest_quantizer(effort);
+        self.coarse = efforts.of_equal_error(effort, self.tuning.frame_dropper.coarse);
         self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));

@@ -13,7 +13,7 @@ use lockstep_vp8::quantizer_step;
 use crate::rate_control::MAX_FULLNESS;
 
 /// Range of quantizers that WebRTC allows for VP8: 2 to 56 on libvpx's scale to 63 (`rc_min_quantizer`,
-/// `rc_max_quantizer`), as indices of VP8's scale to 127.
+/// `rc_max_quantizer`), as indices of VP8's scale to 127. The finest one is that of the fastest effort level.
 pub(crate) const FINEST: u8 = 2;
 const COARSEST: u8 = 106;
 /// Initial bits of a luma sample times the step, for key frames and interframes. libvpx expects 4.5 and 2.85 million
