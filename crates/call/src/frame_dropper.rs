@@ -68,14 +68,13 @@ impl FrameDropper {
 mod tests {
     use super::*;
 
-    const COARSE: u8 = 85;
-
     /// Skipped pictures of a sequence at `interval`, if all others are sent.
     fn skipped(interval: Duration, quantizers: impl IntoIterator<Item = u8>) -> Vec<bool> {
-        let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
+        let config = FrameDropperConfig::default();
+        let mut dropper = FrameDropper::new(config, 1.0 / 16.0);
         let times = (0..).map(|number| Timestamp::ZERO + interval.saturating_mul(number));
         let each = times.zip(quantizers).map(|(now, quantizer)| {
-            let drops = dropper.drops(now, quantizer, COARSE);
+            let drops = dropper.drops(now, quantizer, config.coarse);
             if !drops {
                 dropper.on_sent();
             }
@@ -96,7 +95,7 @@ mod tests {
 
     #[test]
     fn finely_coded_pictures_are_never_skipped() {
-        assert!(!skipped(THIRTIETH, [COARSE - 1; 300]).contains(&true));
+        assert!(!skipped(THIRTIETH, [FrameDropperConfig::default().coarse - 1; 300]).contains(&true));
     }
 
     #[test]
@@ -139,9 +138,10 @@ mod tests {
 
     #[test]
     fn every_picture_is_coded_while_none_is_sent() {
-        let mut dropper = FrameDropper::new(FrameDropperConfig::default(), 1.0 / 16.0);
+        let config = FrameDropperConfig::default();
+        let mut dropper = FrameDropper::new(config, 1.0 / 16.0);
         for number in 0..200u64 {
-            assert!(!dropper.drops(Timestamp::from_millis(33 * number), 127, COARSE));
+            assert!(!dropper.drops(Timestamp::from_millis(33 * number), 127, config.coarse));
         }
     }
 }

@@ -112,9 +112,8 @@ pub struct FunctionalEncoder<C: FunctionalCodec = Vp8> {
     dropper: FrameDropper,
     /// Budget of the present picture with sharp text, if it shows a screen.
     sharp: Option<SharpBudget>,
-    /// Finest quantizer of the present picture, and that from which on it is coarse.
+    /// Finest quantizer of the present picture.
     finest: u8,
-    coarse: u8,
     tuning: Tuning,
 }
 
@@ -136,7 +135,6 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
             dropper,
             sharp: None,
             finest: FINEST_USEFUL_QUANTIZER,
-            coarse: tuning.frame_dropper.coarse,
             tuning: *tuning,
         }
     }
@@ -147,11 +145,11 @@ impl<C: FunctionalCodec> FunctionalEncoder<C> {
         Self { arena, ..self }
     }
 
-    /// Whether a picture is skipped in favour of the next.
-    fn drops(&mut self, now: Timestamp, inter: &SizeCurve, budget: ByteCount) -> bool {
+    /// Whether a picture is skipped in favour of the next. Its frame is coarse from the quantizer `coarse` on.
+    fn drops(&mut self, now: Timestamp, inter: &SizeCurve, budget: ByteCount, coarse: u8) -> bool {
         let Tuning { functional, screen, .. } = self.tuning;
         let Some(sharp) = self.sharp else {
-            return self.dropper.drops(now, first_quantizer(inter, budget, self.finest, functional.aim), self.coarse);
+            return self.dropper.drops(now, first_quantizer(inter, budget, self.finest, functional.aim), coarse);
         };
         let most = sharp.most.max(budget);
         let waits = sharp.grows && first_quantizer(inter, most, self.finest, functional.aim) > screen.sharp;
@@ -265,13 +263,13 @@ impl<C: FunctionalCodec> FrameEncoder<C> for FunctionalEncoder<C> {
         C::set_effort(&mut parameters, effort);
         let efforts = C::traits(&parameters).efforts;
         self.finest = efforts.finest_quantizer(effort);
-        self.coarse = efforts.of_equal_error(effort, self.tuning.frame_dropper.coarse);
+        let coarse = efforts.of_equal_error(effort, self.tuning.frame_dropper.coarse);
         self.sharp = sharp.filter(|_| matches!(mode, MenuMode::Fit { .. }));
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples, &self.tuning))));
         // Salsify's menus follow the published code and code every picture. Key frames are always coded, too.
         let may_drop = may_wait && source != StateId::EMPTY && matches!(mode, MenuMode::Fit { .. });
-        if may_drop && self.drops(now, curves.get(false), budget) {
+        if may_drop && self.drops(now, curves.get(false), budget, coarse) {
             return None;
         }
         let (arena, picture) = (self.arena.clone(), picture.clone());
