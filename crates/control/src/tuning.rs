@@ -102,6 +102,8 @@ lockstep_units::config! {
         /// Bytes in flight that add at most this to the base round-trip time do not delay a probe. A frame that has
         /// been complete for at most this time is not late to be decoded.
         margin: Duration = 0.15, "s", 0.0..=5.0, "2026-11-control-ablation";
+        /// Tolerated excess on a path that dropped what was sent into its last silence: it does not pause.
+        drop_margin: Duration = 0.05, "s", 0.0..=5.0, "2026-12-bursts";
         /// Upper bound of the tolerance for feedback that was delayed on the reverse path. Acknowledgements behind the
         /// other end's pictures are not silence. After this time and three round trips without a decoded frame, the
         /// receiver is stuck.
@@ -128,6 +130,8 @@ lockstep_units::config! {
         /// Ratio of the silence to the pause between hellos. A path with loss in bursts recovers after a number of
         /// packets, not after a time.
         hello_fade: u32 = 40, "", 1..=10_000, "2026-11-control-ablation";
+        /// Hellos on a path that dropped what was sent into its last silence, for each hello on others.
+        dropped_hellos: u32 = 4, "", 1..=16, "2026-12-bursts";
     }
 }
 

@@ -56,11 +56,9 @@ impl Probing {
             return true;
         }
         let (pause, max_pause) = (self.config.pause, self.max_pause);
-        if silence.delays_feedback_only()
-            && silence.is_silent(now)
-            && self.can_carry(now, self.payload, silence, deliveries)
-        {
-            return now.saturating_since(sent_at) >= pause;
+        let is_harmless = silence.drops() || silence.delays_feedback_only();
+        if is_harmless && silence.is_silent(now) && self.can_carry(now, self.payload, silence, deliveries) {
+            return silence.drops() || now.saturating_since(sent_at) >= pause;
         }
         let idle = now.saturating_since(sent_at.max(silence.frame_feedback_at()));
         if in_flight.bytes.get() > through_soon(silence, deliveries) {
@@ -89,11 +87,12 @@ impl Probing {
 
     /// Pause after a hello during silence.
     pub(super) fn hello_interval(&self, now: Timestamp, silence: &Silence, deliveries: &Deliveries) -> Duration {
-        let ProbingConfig { hello_pause, hello_fade, hello_share, .. } = self.config;
+        let ProbingConfig { hello_pause, hello_fade, hello_share, dropped_hellos, .. } = self.config;
         let silent_for = now.saturating_since(silence.feedback_at());
         let bytes = (hello_share * deliveries.max_in_window().as_f64()) as u64;
         let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
-        rate.time_for(HELLO).max(silent_for / hello_fade).clamp(hello_pause, self.max_pause)
+        let hellos = if silence.drops() { dropped_hellos } else { 1 };
+        (rate.time_for(HELLO).max(hello_pause) / hellos).max(silent_for / hello_fade).min(self.max_pause)
     }
 
     /// Whether `size` plus the unanswered bytes stays below the harmless amount plus the share of the delivery rate.

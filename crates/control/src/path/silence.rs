@@ -1,9 +1,11 @@
 //! Silence detector: packets were sent, and feedback is overdue.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
-use lockstep_transport::{AcknowledgedFragment, Feedback, SOUND};
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{ByteCount, SlidingMinimum, Timestamp, moving_average};
 
 use crate::PathConfig;
@@ -12,6 +14,10 @@ use crate::base_delay::BaseDelay;
 
 /// Weight of a new sample in the smoothed round trip (RFC 6298).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
+/// Minimum number of consecutive losses that show a path which drops: `kPacketThreshold` of RFC 9002. Fewer may be random.
+const MIN_DROPPED: usize = 3;
+/// Maximum number of remembered sending times: half a second at 100 Mb/s. Only the oldest ones count.
+const MAX_SENT: usize = 4_096;
 
 /// Times of transmissions and of feedback.
 #[derive(Debug)]
@@ -32,6 +38,8 @@ pub(super) struct Silence {
     frame_feedback_at: Timestamp,
     /// Sending time of the oldest packet since the last feedback.
     waiting_since: Option<Timestamp>,
+    /// Sending times after the newest acknowledged packet, without repeats.
+    sent: VecDeque<Timestamp>,
     /// Time of the last sent fragment of a frame.
     fragment_sent_at: Option<Timestamp>,
     /// Time when the path was last found to work again.
@@ -40,6 +48,10 @@ pub(super) struct Silence {
     unanswered: u64,
     /// Whether the packets of the last silence had arrived in time, so that only feedback was late.
     delays_feedback_only: bool,
+    /// Sending times before the first packet that was acknowledged after the last silence; empty if few.
+    missing: Range<Timestamp>,
+    /// Whether the path dropped what was sent into the last silence, instead of queueing it.
+    drops: bool,
     /// End of the last silence, until a packet sent after it is acknowledged.
     restarted_at: Option<Timestamp>,
 }
@@ -58,10 +70,13 @@ impl Silence {
             feedback_at: Timestamp::ZERO,
             frame_feedback_at: Timestamp::ZERO,
             waiting_since: None,
+            sent: VecDeque::new(),
             fragment_sent_at: None,
             returned_at: None,
             unanswered: 0,
             delays_feedback_only: false,
+            missing: Timestamp::ZERO..Timestamp::ZERO,
+            drops: false,
             restarted_at: None,
         }
     }
@@ -111,13 +126,23 @@ impl Silence {
         self.delays_feedback_only
     }
 
+    /// Whether the path dropped what was sent into the last silence, instead of queueing it. Such a path returns after
+    /// a number of packets, and packets sent into its silence delay nothing.
+    pub(super) fn drops(&self) -> bool {
+        self.drops
+    }
+
     /// Whether the path is silent at `now`.
     pub(super) fn is_silent(&self, now: Timestamp) -> bool {
         let Some(from) = self.waiting_since else { return false };
-        let SilenceConfig { margin, latest_feedback, first_round_trip } = self.config;
+        let SilenceConfig { margin, drop_margin, latest_feedback, first_round_trip } = self.config;
         let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(latest_feedback);
-        let patience = self.round_trip.unwrap_or(first_round_trip) + margin.max(late);
-        now.is_later_by(patience, from.max(self.feedback_at))
+        let round_trip = self.round_trip.unwrap_or(first_round_trip);
+        // A path that drops does not pause, so feedback is overdue as soon as the oldest packet's is.
+        match self.sent.front().filter(|_| self.drops) {
+            Some(&oldest) => now.is_later_by(drop_margin.max(late), self.feedback_at.max(oldest + round_trip)),
+            None => now.is_later_by(round_trip + margin.max(late), from.max(self.feedback_at)),
+        }
     }
 
     /// Whether a silence has ended, but no data sent since then is acknowledged.
@@ -137,6 +162,9 @@ impl Silence {
     /// Records that a packet of `size` was sent.
     pub(super) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.waiting_since.get_or_insert(now);
+        if self.sent.back() != Some(&now) && self.sent.len() < MAX_SENT {
+            self.sent.push_back(now);
+        }
         if self.is_silent(now) {
             self.unanswered += size.get();
         }
@@ -150,6 +178,11 @@ impl Silence {
     pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         if self.is_silent(now) {
             self.restarted_at = Some(now);
+            self.note_missing(&feedback.acknowledged);
+        }
+        let newest = feedback.acknowledged.iter().map(|arrival| arrival.sent_at).max();
+        while self.sent.front().is_some_and(|sent_at| Some(*sent_at) <= newest) {
+            self.sent.pop_front();
         }
         let arrivals = || feedback.acknowledged.iter().map(|arrival| arrival.arrived_at);
         if let (Some(oldest), Some(newest)) = (arrivals().min(), arrivals().max()) {
@@ -175,6 +208,21 @@ impl Silence {
         }
     }
 
+    /// Remembers which packets of a silence are not among the first that are acknowledged after it. If the oldest is,
+    /// the path had queued them.
+    fn note_missing(&mut self, acknowledged: &[AcknowledgedFragment]) {
+        let first = acknowledged.iter().map(|arrival| arrival.sent_at).min();
+        let (Some(&oldest), Some(first)) = (self.sent.front(), first) else { return };
+        let missing = self.sent.partition_point(|sent_at| *sent_at < first);
+        self.drops &= missing > 0;
+        self.missing = oldest..if missing < MIN_DROPPED { oldest } else { first };
+    }
+
+    /// Handles fragments that were declared lost.
+    pub(super) fn on_loss(&mut self, lost: &[LostFragment]) {
+        self.drops |= lost.iter().any(|fragment| self.missing.contains(&fragment.sent_at));
+    }
+
     /// Finds which direction delayed the newest packet with a late acknowledgement.
     fn attribute_delay(&mut self, now: Timestamp, acknowledged: &[AcknowledgedFragment]) {
         let expected = self.round_trip.unwrap_or(self.config.first_round_trip) + self.config.latest_feedback;
@@ -183,5 +231,96 @@ impl Silence {
             let way_back = self.feedback_delay.queueing_delay(newest.arrived_at, now);
             self.delays_feedback_only = way_back > now.saturating_since(newest.sent_at) / 2;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tuning;
+
+    /// One-way delay of the path, ms.
+    const DELAY: u64 = 20;
+    /// Pause between two packets, ms.
+    const PAUSE: u64 = 30;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn silence() -> Silence {
+        let tuning = Tuning::default();
+        let mut silence = Silence::new(tuning.path, tuning.silence);
+        for sent in (0..3_000).step_by(PAUSE as usize) {
+            silence.on_sent(at(sent), ByteCount::new(1_000));
+            acknowledge(&mut silence, &[sent], sent + 2 * DELAY);
+        }
+        silence
+    }
+
+    /// Feedback at `now` for the packets that were sent at `sent`, the last of which it is sent for.
+    fn acknowledge(silence: &mut Silence, sent: &[u64], now: u64) {
+        let acknowledged = sent.iter().map(|&sent| AcknowledgedFragment {
+            frame: 0,
+            fragment: 0,
+            size: ByteCount::new(1_000),
+            sent_at: at(sent),
+            arrived_at: at(now - DELAY),
+            acknowledged_at: at(now),
+            congestion_experienced: false,
+        });
+        let feedback = Feedback {
+            acknowledged: acknowledged.collect(),
+            estimate: lockstep_transport::Estimate::default(),
+            round_trip_time: Some(Duration::from_millis(2 * DELAY)),
+            highest_sequence: 0,
+            found: 0,
+            received: 0,
+        };
+        silence.on_feedback(at(now), &feedback);
+    }
+
+    /// Sends ten packets from 3 s on, and acknowledges those from the one with index `first` on at 4 s. Packets before
+    /// it are declared lost if `are_lost`.
+    fn after_silence(first: u64, are_lost: bool) -> Silence {
+        let mut silence = silence();
+        let sent: Vec<_> = (0..10).map(|index| 3_000 + PAUSE * index).collect();
+        for &sent in &sent {
+            silence.on_sent(at(sent), ByteCount::new(1_000));
+        }
+        assert!(silence.is_silent(at(4_000)));
+        let (missing, arrived) = sent.split_at(first as usize);
+        acknowledge(&mut silence, arrived, 4_000);
+        let lost = missing.iter().map(|&sent| LostFragment {
+            frame: 0,
+            fragment: 0,
+            size: ByteCount::new(1_000),
+            sent_at: at(sent),
+        });
+        silence.on_loss(&lost.filter(|_| are_lost).collect::<Vec<_>>());
+        silence
+    }
+
+    /// Time from a packet without feedback until the path is silent, ms.
+    fn patience(mut silence: Silence) -> u64 {
+        silence.on_sent(at(4_010), ByteCount::new(1_000));
+        (0..1_000).find(|wait| silence.is_silent(at(4_010 + wait))).expect("a path without feedback becomes silent")
+    }
+
+    #[test]
+    fn path_that_dropped_three_packets_is_silent_sooner() {
+        assert!(after_silence(3, true).drops());
+        assert!(!after_silence(2, true).drops());
+        assert!(patience(after_silence(3, true)) < patience(after_silence(2, true)));
+    }
+
+    #[test]
+    fn path_that_queued_packets_of_a_silence_does_not_drop() {
+        assert!(!after_silence(3, false).drops(), "feedback without a loss may be reordered");
+        let mut silence = after_silence(3, true);
+        silence.on_sent(at(4_010), ByteCount::new(1_000));
+        assert!(silence.is_silent(at(5_000)));
+        acknowledge(&mut silence, &[4_010], 5_000);
+        assert!(!silence.drops());
     }
 }

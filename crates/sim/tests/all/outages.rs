@@ -210,3 +210,27 @@ fn long_loss_bursts_do_not_stop_video_for_long() {
         assert!(gaps.iter().all(|&gap| gap < Duration::from_secs(4)), "{:?} at {rate} kb/s", gaps.iter().max());
     }
 }
+
+#[test]
+fn short_loss_bursts_freeze_video_for_a_sixth_of_the_call() {
+    // Mean burst of ten packets, which takes a third of all packets.
+    let burst = GilbertElliott { to_bad: 0.05, to_good: 0.1, loss_in_good: 0.0, loss_in_bad: 1.0 };
+    for (rate, seed) in [(500, 1), (2_000, 2), (8_000, 3)] {
+        let plan = Plan {
+            rate: Bitrate::from_kbps(rate),
+            delay: Duration::from_millis(20),
+            outage: (Duration::from_secs(50), Duration::from_secs(50)),
+            lossy: true,
+            clip: 0,
+            seed,
+        };
+        let records = plan.run_with(LossConfig { burst: Some(burst), ..LossConfig::default() });
+        let mut shown: Vec<_> = records.iter().filter_map(|record| record.displayed_at).collect();
+        shown.sort_unstable();
+        let gaps = shown.windows(2).map(|pair| pair[1].saturating_since(pair[0]));
+        let frozen: Duration = gaps.filter(|&gap| gap > Duration::from_millis(200)).sum();
+        let call = shown[shown.len() - 1].saturating_since(shown[0]);
+        assert!(6 * frozen < call, "{frozen:?} of {call:?} at {rate} kb/s");
+        assert!(2 * shown.len() > records.len(), "{} of {} at {rate} kb/s", shown.len(), records.len());
+    }
+}
