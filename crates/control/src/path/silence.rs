@@ -258,7 +258,7 @@ mod tests {
         silence
     }
 
-    /// Feedback at `now` for the packets that were sent at `sent`, the last of which it is sent for.
+    /// Handles feedback at `now` for the packets that were sent at `sent`.
     fn acknowledge(silence: &mut Silence, sent: &[u64], now: u64) {
         let acknowledged = sent.iter().map(|&sent| AcknowledgedFragment {
             frame: 0,
