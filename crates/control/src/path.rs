@@ -159,7 +159,7 @@ impl PathObserver {
     /// Handles fragments that were declared lost.
     pub fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.loss.on_lost(lost.len());
-        self.silence.on_loss(lost);
+        self.silence.on_loss(now, lost);
         self.short_queue.on_loss(now, lost);
     }
 

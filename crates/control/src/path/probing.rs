@@ -56,9 +56,9 @@ impl Probing {
             return true;
         }
         let (pause, max_pause) = (self.config.pause, self.max_pause);
-        let is_harmless = silence.drops() || silence.delays_feedback_only();
+        let is_harmless = silence.drops(now) || silence.delays_feedback_only();
         if is_harmless && silence.is_silent(now) && self.can_carry(now, self.payload, silence, deliveries) {
-            return silence.drops() || now.saturating_since(sent_at) >= pause;
+            return silence.drops(now) || now.saturating_since(sent_at) >= pause;
         }
         let idle = now.saturating_since(sent_at.max(silence.frame_feedback_at()));
         if in_flight.bytes.get() > through_soon(silence, deliveries) {
@@ -91,7 +91,7 @@ impl Probing {
         let silent_for = now.saturating_since(silence.feedback_at());
         let bytes = (hello_share * deliveries.max_in_window().as_f64()) as u64;
         let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
-        let hellos = if silence.drops() { dropped_hellos } else { 1 };
+        let hellos = if silence.drops(now) { dropped_hellos } else { 1 };
         (rate.time_for(HELLO).max(hello_pause) / hellos).max(silent_for / hello_fade).min(self.max_pause)
     }
 

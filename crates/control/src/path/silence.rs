@@ -50,8 +50,8 @@ pub(super) struct Silence {
     delays_feedback_only: bool,
     /// Sending times before the first packet that was acknowledged after the last silence; empty if few.
     missing: Range<Timestamp>,
-    /// Whether the path dropped what was sent into the last silence, instead of queueing it.
-    drops: bool,
+    /// Time when the path was last found to have dropped what was sent into a silence, instead of queueing it.
+    dropped_at: Option<Timestamp>,
     /// End of the last silence, until a packet sent after it is acknowledged.
     restarted_at: Option<Timestamp>,
 }
@@ -76,7 +76,7 @@ impl Silence {
             unanswered: 0,
             delays_feedback_only: false,
             missing: Timestamp::ZERO..Timestamp::ZERO,
-            drops: false,
+            dropped_at: None,
             restarted_at: None,
         }
     }
@@ -126,10 +126,10 @@ impl Silence {
         self.delays_feedback_only
     }
 
-    /// Whether the path dropped what was sent into the last silence, instead of queueing it. Such a path returns after
-    /// a number of packets, and packets sent into its silence delay nothing.
-    pub(super) fn drops(&self) -> bool {
-        self.drops
+    /// Whether the path dropped what was sent into the last silence, instead of queueing it, and lately. Such a path
+    /// returns after a number of packets, and packets sent into its silence delay nothing.
+    pub(super) fn drops(&self, now: Timestamp) -> bool {
+        self.dropped_at.is_some_and(|at| !now.is_later_by(self.path.memory, at))
     }
 
     /// Whether the path is silent at `now`.
@@ -139,7 +139,7 @@ impl Silence {
         let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(latest_feedback);
         let round_trip = self.round_trip.unwrap_or(first_round_trip);
         // A path that drops does not pause, so feedback is overdue as soon as the oldest packet's is.
-        match self.sent.front().filter(|_| self.drops) {
+        match self.sent.front().filter(|_| self.drops(now)) {
             Some(&oldest) => now.is_later_by(drop_margin.max(late), self.feedback_at.max(oldest + round_trip)),
             None => now.is_later_by(round_trip + margin.max(late), from.max(self.feedback_at)),
         }
@@ -214,13 +214,15 @@ impl Silence {
         let first = acknowledged.iter().map(|arrival| arrival.sent_at).min();
         let (Some(&oldest), Some(first)) = (self.sent.front(), first) else { return };
         let missing = self.sent.partition_point(|sent_at| *sent_at < first);
-        self.drops &= missing > 0;
+        self.dropped_at = self.dropped_at.filter(|_| missing > 0);
         self.missing = oldest..if missing < MIN_DROPPED { oldest } else { first };
     }
 
     /// Handles fragments that were declared lost.
-    pub(super) fn on_loss(&mut self, lost: &[LostFragment]) {
-        self.drops |= lost.iter().any(|fragment| self.missing.contains(&fragment.sent_at));
+    pub(super) fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
+        if lost.iter().any(|fragment| self.missing.contains(&fragment.sent_at)) {
+            self.dropped_at = Some(now);
+        }
     }
 
     /// Finds which direction delayed the newest packet with a late acknowledgement.
@@ -297,7 +299,7 @@ mod tests {
             size: ByteCount::new(1_000),
             sent_at: at(sent),
         });
-        silence.on_loss(&lost.filter(|_| are_lost).collect::<Vec<_>>());
+        silence.on_loss(at(4_000), &lost.filter(|_| are_lost).collect::<Vec<_>>());
         silence
     }
 
@@ -309,18 +311,24 @@ mod tests {
 
     #[test]
     fn path_that_dropped_three_packets_is_silent_sooner() {
-        assert!(after_silence(3, true).drops());
-        assert!(!after_silence(2, true).drops());
+        assert!(after_silence(3, true).drops(at(4_000)));
+        assert!(!after_silence(2, true).drops(at(4_000)));
         assert!(patience(after_silence(3, true)) < patience(after_silence(2, true)));
     }
 
     #[test]
     fn path_that_queued_packets_of_a_silence_does_not_drop() {
-        assert!(!after_silence(3, false).drops(), "feedback without a loss may be reordered");
+        assert!(!after_silence(3, false).drops(at(4_000)), "feedback without a loss may be reordered");
         let mut silence = after_silence(3, true);
         silence.on_sent(at(4_010), ByteCount::new(1_000));
         assert!(silence.is_silent(at(5_000)));
         acknowledge(&mut silence, &[4_010], 5_000);
-        assert!(!silence.drops());
+        assert!(!silence.drops(at(5_000)));
+    }
+
+    #[test]
+    fn path_does_not_drop_for_ever() {
+        let silence = after_silence(3, true);
+        assert!(!silence.drops(at(4_001) + Tuning::default().path.memory));
     }
 }
