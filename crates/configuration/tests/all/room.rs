@@ -96,7 +96,7 @@ fn bad_network_of_one_person_costs_nobody_else_anything() {
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let worst = |ratios: &[f64]| ratios.iter().copied().fold(0.0, f64::max);
-    // Of 72 ratios of a recovered person, over seeds 1 to 12, four are above 1.3 and the highest is 1.66.
+    // Over seeds 1 to 12, four of 72 ratios of a recovered person are above 1.3, at most 1.66.
     for (ratios, limit, highest) in [(&during, 1.0, 1.3), (&later, 1.05, 1.3), (&recovered, 1.05, 1.7)] {
         assert!(
             mean(ratios) < limit && worst(ratios) < highest,

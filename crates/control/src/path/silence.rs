@@ -126,7 +126,7 @@ impl Silence {
         self.delays_feedback_only
     }
 
-    /// Whether the path dropped what was sent into the last silence, instead of queueing it, and lately. Such a path
+    /// Whether the path dropped what was sent into the last silence, instead of queueing it, and recently. Such a path
     /// returns after a number of packets, and packets sent into its silence delay nothing.
     pub(super) fn drops(&self, now: Timestamp) -> bool {
         self.dropped_at.is_some_and(|at| !now.is_later_by(self.path.memory, at))
