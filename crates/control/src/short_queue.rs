@@ -28,7 +28,7 @@ use crate::{PathConfig, ShortQueueConfig};
 /// Interval at which evidence fades, to save work.
 const FADES_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of remembered fragments, as in the transport's loss detection.
-const MAX_FRAGMENTS: usize = 16_384;
+pub(crate) const MAX_FRAGMENTS: usize = 16_384;
 /// Time after which a packet is no longer expected to be acknowledged; loss detection has decided by then.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum number of remembered frames.

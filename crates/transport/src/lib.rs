@@ -52,7 +52,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use feedback_interval::FeedbackInterval;
 pub use incoming::{DropReason, ReceiverConfig, ReceiverEvent};
-pub use loss::LossDetectionConfig;
+pub use loss::{LossDetectionConfig, PACKET_THRESHOLD};
 pub use outgoing::{
     AcknowledgedFragment, Feedback, FragmentsInFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,

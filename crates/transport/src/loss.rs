@@ -23,6 +23,7 @@ use crate::ring::Ring;
 use crate::round_trip::{RoundTripTime, nanoseconds};
 use crate::sound::{SOUND, TransmittedSound};
 use due::Due;
+pub use tolerance::PACKET_THRESHOLD;
 use tolerance::Tolerance;
 
 /// Least time from the transmission of an overtaken fragment to its loss, since timers are no finer.

@@ -56,9 +56,13 @@ impl Probing {
             return true;
         }
         let (pause, max_pause) = (self.config.pause, self.max_pause);
-        let is_harmless = silence.drops(now) || silence.delays_feedback_only();
-        if is_harmless && silence.is_silent(now) && self.can_carry(now, self.payload, silence, deliveries) {
-            return silence.drops(now) || now.saturating_since(sent_at) >= pause;
+        let silent_pause =
+            if silence.drops(now) { Some(Duration::ZERO) } else { silence.delays_feedback_only().then_some(pause) };
+        if let Some(pause) = silent_pause
+            && silence.is_silent(now)
+            && self.can_carry(now, self.payload, silence, deliveries)
+        {
+            return now.saturating_since(sent_at) >= pause;
         }
         let idle = now.saturating_since(sent_at.max(silence.frame_feedback_at()));
         if in_flight.bytes.get() > through_soon(silence, deliveries) {

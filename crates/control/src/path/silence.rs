@@ -5,19 +5,16 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, PACKET_THRESHOLD, SOUND};
 use lockstep_units::{ByteCount, SlidingMinimum, Timestamp, moving_average};
 
 use crate::PathConfig;
 use crate::SilenceConfig;
 use crate::base_delay::BaseDelay;
+use crate::short_queue::MAX_FRAGMENTS;
 
 /// Weight of a new sample in the smoothed round trip (RFC 6298).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
-/// Minimum number of consecutive losses that show a path which drops: `kPacketThreshold` of RFC 9002. Fewer may be random.
-const MIN_DROPPED: usize = 3;
-/// Maximum number of remembered sending times: half a second at 100 Mb/s. Only the oldest ones count.
-const MAX_SENT: usize = 4_096;
 
 /// Times of transmissions and of feedback.
 #[derive(Debug)]
@@ -48,8 +45,8 @@ pub(super) struct Silence {
     unanswered: u64,
     /// Whether the packets of the last silence had arrived in time, so that only feedback was late.
     delays_feedback_only: bool,
-    /// Sending times before the first packet that was acknowledged after the last silence; empty if few.
-    missing: Range<Timestamp>,
+    /// Sending times of the last silence before its first acknowledged packet; none if they are few.
+    missing: Option<Range<Timestamp>>,
     /// Time when the path was last found to have dropped what was sent into a silence, instead of queueing it.
     dropped_at: Option<Timestamp>,
     /// End of the last silence, until a packet sent after it is acknowledged.
@@ -75,7 +72,7 @@ impl Silence {
             returned_at: None,
             unanswered: 0,
             delays_feedback_only: false,
-            missing: Timestamp::ZERO..Timestamp::ZERO,
+            missing: None,
             dropped_at: None,
             restarted_at: None,
         }
@@ -139,10 +136,11 @@ impl Silence {
         let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(latest_feedback);
         let round_trip = self.round_trip.unwrap_or(first_round_trip);
         // A path that drops does not pause, so feedback is overdue as soon as the oldest packet's is.
-        match self.sent.front().filter(|_| self.drops(now)) {
-            Some(&oldest) => now.is_later_by(drop_margin.max(late), self.feedback_at.max(oldest + round_trip)),
-            None => now.is_later_by(round_trip + margin.max(late), from.max(self.feedback_at)),
-        }
+        let (expected, margin) = match self.sent.front().filter(|_| self.drops(now)) {
+            Some(&oldest) => (self.feedback_at.max(oldest + round_trip), drop_margin),
+            None => (from.max(self.feedback_at) + round_trip, margin),
+        };
+        now.is_later_by(margin.max(late), expected)
     }
 
     /// Whether a silence has ended, but no data sent since then is acknowledged.
@@ -162,7 +160,7 @@ impl Silence {
     /// Records that a packet of `size` was sent.
     pub(super) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.waiting_since.get_or_insert(now);
-        if self.sent.back() != Some(&now) && self.sent.len() < MAX_SENT {
+        if self.sent.back() != Some(&now) && self.sent.len() < MAX_FRAGMENTS {
             self.sent.push_back(now);
         }
         if self.is_silent(now) {
@@ -208,19 +206,20 @@ impl Silence {
         }
     }
 
-    /// Remembers which packets of a silence are not among the first that are acknowledged after it. If the oldest is,
-    /// the path had queued them.
+    /// Remembers which packets of a silence are missing before the first acknowledged one. If none is, the path had queued
+    /// them. Fewer than the packet threshold may be lost at random.
     fn note_missing(&mut self, acknowledged: &[AcknowledgedFragment]) {
         let first = acknowledged.iter().map(|arrival| arrival.sent_at).min();
         let (Some(&oldest), Some(first)) = (self.sent.front(), first) else { return };
         let missing = self.sent.partition_point(|sent_at| *sent_at < first);
         self.dropped_at = self.dropped_at.filter(|_| missing > 0);
-        self.missing = oldest..if missing < MIN_DROPPED { oldest } else { first };
+        self.missing = (missing as u64 >= PACKET_THRESHOLD).then_some(oldest..first);
     }
 
     /// Handles fragments that were declared lost.
     pub(super) fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
-        if lost.iter().any(|fragment| self.missing.contains(&fragment.sent_at)) {
+        let Some(missing) = &self.missing else { return };
+        if lost.iter().any(|fragment| missing.contains(&fragment.sent_at)) {
             self.dropped_at = Some(now);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{LossDetectionConfig, TIMER_GRANULARITY};
 
 /// Initial packet threshold: newer fragments that must be acknowledged (RFC 9002, section 6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
+pub const PACKET_THRESHOLD: u64 = 3;
 /// Initial time threshold for an overtaken fragment, eighths of a round trip (RFC 9002, section 6.1.2).
 const TIME_EIGHTHS: u32 = 9;
 /// Largest margin of the tail timer, in units of the first one. The margin grows after a spurious loss. Example:
