@@ -86,7 +86,7 @@ impl PathObserver {
             cross_traffic: self.cross_traffic.at(now, &self.bursts),
             loss: self.loss,
             is_silent: self.is_silent(now),
-            is_restarting: self.silence.is_restarting(),
+            is_restarting: self.silence.is_restarting(now),
             bottleneck_queue: self.short_queue.known(),
         }
     }
@@ -95,6 +95,12 @@ impl PathObserver {
     #[must_use]
     pub fn is_silent(&self, now: Timestamp) -> bool {
         self.silence.is_silent(now)
+    }
+
+    /// Whether the path dropped what was sent into its last silence, instead of queueing it.
+    #[must_use]
+    pub fn drops(&self, now: Timestamp) -> bool {
+        self.silence.drops(now)
     }
 
     /// Loss of fragments and of frames.

@@ -47,14 +47,15 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// Updates the silence. At its start, waiting frames from before are dropped, but not a probe of the silence
-    /// itself. During it hellos are sent, unless sound is.
+    /// itself. During it hellos are sent. Sound replaces them, except on a path that drops: there more packets end the
+    /// silence sooner.
     pub(super) fn note_silence(&mut self, now: Timestamp) {
         let silent = self.traits().is_bounded && self.path.is_silent(now);
         if silent && !self.silent && self.transport.drop_waiting() > 0 {
             self.drain_events(now);
         }
         self.silent = silent;
-        if !silent || self.talks(now) {
+        if !silent || self.talks(now) && !self.path.drops(now) {
             self.hello_at = None;
         } else if self.hello_at.is_none_or(|at| at <= now) {
             self.transport.send_hello(now);

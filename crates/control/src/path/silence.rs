@@ -143,9 +143,9 @@ impl Silence {
         now.is_later_by(margin.max(late), expected)
     }
 
-    /// Whether a silence has ended, but no data sent since then is acknowledged.
-    pub(super) fn is_restarting(&self) -> bool {
-        self.restarted_at.is_some()
+    /// Whether a silence has ended, but no data sent since then is acknowledged. A path that drops has queued nothing.
+    pub(super) fn is_restarting(&self, now: Timestamp) -> bool {
+        self.restarted_at.is_some() && !self.drops(now)
     }
 
     /// Whether the path was found to work again and no fragment was sent since then.
@@ -323,6 +323,12 @@ mod tests {
         assert!(silence.is_silent(at(5_000)));
         acknowledge(&mut silence, &[4_010], 5_000);
         assert!(!silence.drops(at(5_000)));
+    }
+
+    #[test]
+    fn only_a_path_that_queued_restarts() {
+        assert!(after_silence(0, false).is_restarting(at(4_000)));
+        assert!(!after_silence(3, true).is_restarting(at(4_000)));
     }
 
     #[test]

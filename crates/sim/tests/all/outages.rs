@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::FrameRecord;
+use lockstep_call::{CallSound, FrameRecord, SoundPlayer};
 use lockstep_control::{Algorithm, ControllerSetup, bitrate_ceiling};
 use lockstep_link::{GilbertElliott, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
 use lockstep_measure::KeptFrames;
 use lockstep_media::FrameRate;
 use lockstep_sim::modelled::ModelledSetting;
-use lockstep_sim::{Activity, ClipCurves, CodecModel, ModelledClip, Network};
+use lockstep_sim::{Activity, ClipCurves, CodecModel, ModelledClip, ModelledListener, ModelledVoice, Network};
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
@@ -25,6 +25,8 @@ struct Plan {
     outage: (Duration, Duration),
     /// Whether packets sent during the outage are lost. Otherwise they wait in the link's queue.
     lossy: bool,
+    /// Whether the call has sound.
+    talks: bool,
     clip: usize,
     seed: u64,
 }
@@ -73,7 +75,14 @@ impl Plan {
         let kept = KeptFrames::default();
         let controller = algorithm.controller(&control).unwrap();
         let call = setting.call(controller, algorithm.estimator(control.bounds), clip);
-        let call = call.observed_by(Box::new(kept.clone()));
+        let mut call = call.observed_by(Box::new(kept.clone()));
+        if self.talks {
+            call.add_sound(CallSound {
+                voice: Box::new(ModelledVoice::new(self.seed)),
+                playback: Box::new(SoundPlayer::new(ModelledListener, None)),
+                lip_sync: true,
+            });
+        }
         let rate = self.rate.as_bps();
         let gap = (to - from).as_secs_f64();
         let outage = if self.lossy { String::new() } else { format!(",outage={}s+{gap}s", from.as_secs_f64()) };
@@ -133,6 +142,7 @@ fn plans(lossy: bool) -> impl Strategy<Value = Plan> {
         delay: Duration::from_millis(delay),
         outage,
         lossy,
+        talks: false,
         clip,
         seed,
     })
@@ -189,12 +199,13 @@ fn video_resumes_within_two_round_trips_after_a_lossy_outage() {
 }
 
 /// A call of 53 s with loss in bursts, and its pauses between two shown pictures.
-fn with_bursts(to_bad: f64, to_good: f64, kbps: u64, seed: u64) -> (Vec<FrameRecord>, Vec<Duration>) {
+fn with_bursts(to_bad: f64, to_good: f64, kbps: u64, seed: u64, talks: bool) -> (Vec<FrameRecord>, Vec<Duration>) {
     let plan = Plan {
         rate: Bitrate::from_kbps(kbps),
         delay: Duration::from_millis(20),
         outage: (Duration::from_secs(50), Duration::from_secs(50)),
         lossy: true,
+        talks,
         clip: 0,
         seed,
     };
@@ -206,11 +217,18 @@ fn with_bursts(to_bad: f64, to_good: f64, kbps: u64, seed: u64) -> (Vec<FrameRec
     (records, gaps)
 }
 
+/// Share of the time between shown pictures that is in pauses of more than 200 ms.
+fn frozen(gaps: &[Duration]) -> f64 {
+    let call: Duration = gaps.iter().sum();
+    let frozen: Duration = gaps.iter().filter(|&&gap| gap > Duration::from_millis(200)).sum();
+    frozen.div_duration_f64(call)
+}
+
 #[test]
 fn long_loss_bursts_do_not_stop_video_for_long() {
     // Mean burst of 33 packets. One probe per second would need half a minute to end it.
     for (kbps, seed) in [(500, 1), (2_000, 2), (8_000, 3)] {
-        let (records, gaps) = with_bursts(0.001, 0.03, kbps, seed);
+        let (records, gaps) = with_bursts(0.001, 0.03, kbps, seed, false);
         let lost = records.iter().filter(|record| record.sent_at.is_some() && record.displayed_at.is_none()).count();
         assert!(lost > 20, "{lost} at {kbps} kb/s");
         assert!(gaps.iter().all(|&gap| gap < Duration::from_secs(4)), "{:?} at {kbps} kb/s", gaps.iter().max());
@@ -221,10 +239,17 @@ fn long_loss_bursts_do_not_stop_video_for_long() {
 fn short_loss_bursts_freeze_video_for_a_sixth_of_the_call() {
     // Mean burst of ten packets, which takes a third of all packets.
     for (kbps, seed) in [(500, 1), (2_000, 2), (8_000, 3)] {
-        let (records, gaps) = with_bursts(0.05, 0.1, kbps, seed);
-        let call: Duration = gaps.iter().sum();
-        let frozen: Duration = gaps.iter().filter(|&&gap| gap > Duration::from_millis(200)).sum();
-        assert!(6 * frozen < call, "{frozen:?} of {call:?} at {kbps} kb/s");
+        let (records, gaps) = with_bursts(0.05, 0.1, kbps, seed, false);
+        assert!(frozen(&gaps) < 1.0 / 6.0, "{} at {kbps} kb/s", frozen(&gaps));
         assert!(2 * (gaps.len() + 1) > records.len(), "{} of {} at {kbps} kb/s", gaps.len() + 1, records.len());
+    }
+}
+
+#[test]
+fn bursts_freeze_calls_with_sound_for_two_fifths_at_most() {
+    // Mean burst of 50 packets, which takes a fifth of all packets. Sound alone would need a second to end it.
+    for (kbps, seed) in [(500, 1), (2_000, 2), (8_000, 3)] {
+        let (_, gaps) = with_bursts(0.005, 0.02, kbps, seed, true);
+        assert!(frozen(&gaps) < 0.4, "{} at {kbps} kb/s", frozen(&gaps));
     }
 }
