@@ -1,22 +1,12 @@
 //! Bounds of the receiving end against a sender that wants to exhaust its memory.
 
-use std::alloc::System;
-use std::sync::{Mutex, PoisonError};
-
-use cap::Cap;
+use allocation_counter::measure;
 use lockstep_call::{ReceivingEnd, Vp8};
 use lockstep_control::{GracePeriod, InterArrival};
 use lockstep_transport::wire::Data;
 use lockstep_transport::{Datagram, ReceiverConfig, StateId};
 use lockstep_units::Timestamp;
 use lockstep_vp8::{FrameKind, GoldenPolicy, Parameters, Picture, State, encode};
-
-/// Counts the memory of this program.
-#[global_allocator]
-static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
-
-/// Tests run one at a time, because they share the count.
-static ALONE: Mutex<()> = Mutex::new(());
 
 const SIZE: usize = 64;
 
@@ -113,21 +103,17 @@ fn held_pictures(end: &ReceivingEnd<Vp8>) -> usize {
 
 #[test]
 fn kept_states_hold_few_pictures_of_the_largest_size_together() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (sent, last) = states_of_three_pictures();
-    let picture = last.held_bytes() / 3;
-    let before = MEMORY.allocated();
+    let picture = last.held_bytes() as i64 / 3;
     let mut end = receiving().with_pixel_limit(SIZE * SIZE);
-    receive(&mut end, sent);
+    // The count begins with the frames that are to arrive.
+    let held = measure(|| receive(&mut end, sent)).bytes_current;
     assert!(held_pictures(&end) <= 34, "{} pictures are held", held_pictures(&end));
-    // The count began with the frames that were to arrive.
-    let held = MEMORY.allocated().saturating_sub(before);
     assert!(held <= 36 * picture, "{held} bytes are held, and a picture has {picture}");
 }
 
 #[test]
 fn kept_states_of_small_pictures_are_not_evicted() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut end = receiving();
     receive(&mut end, states_of_three_pictures().0);
     assert!(held_pictures(&end) > 34, "{} pictures are held", held_pictures(&end));
@@ -135,20 +121,19 @@ fn kept_states_of_small_pictures_are_not_evicted() {
 
 #[test]
 fn whole_frames_wait_for_the_decoder_in_few_bytes() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut end = receiving();
-    let before = MEMORY.allocated();
-    // 300 key frames of 130 kB, of which none is decoded: 39 MB.
-    for frame in 0..300 {
-        for index in 0..100 {
-            let target = StateId(u64::from(frame) + 1);
-            let mut data = fragment(frame, (index, 100), StateId::EMPTY, target, vec![0; 1300]);
-            data.sequence = 100 * frame + u32::from(index);
-            end.handle_datagram(Timestamp::ZERO, Ok(Datagram::Data(data)), false);
+    let held = measure(|| {
+        // 300 key frames of 130 kB, of which none is decoded: 39 MB.
+        for frame in 0..300 {
+            for index in 0..100 {
+                let target = StateId(u64::from(frame) + 1);
+                let mut data = fragment(frame, (index, 100), StateId::EMPTY, target, vec![0; 1300]);
+                data.sequence = 100 * frame + u32::from(index);
+                end.handle_datagram(Timestamp::ZERO, Ok(Datagram::Data(data)), false);
+            }
         }
-    }
-    assert!(end.poll_decode().is_some());
-    let held = MEMORY.allocated().saturating_sub(before);
+        assert!(end.poll_decode().is_some());
+    });
     // 8 MB in the window of reassembly and 8 MB before the decoder, and what is beside the payloads.
-    assert!(held <= 20 << 20, "{held} bytes are held");
+    assert!(held.bytes_current <= 20 << 20, "{} bytes are held", held.bytes_current);
 }

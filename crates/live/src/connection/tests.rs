@@ -1,5 +1,6 @@
 use std::time::Instant;
 
+use allocation_counter::measure;
 use bytes::BytesMut;
 
 use super::*;
@@ -90,13 +91,18 @@ fn peer_that_acknowledges_nothing_ends_the_call() {
     }
     assert_eq!(pair.loss(), None, "an honest peer");
     let begun = pair.sent;
-    let loss = (0..6_000).find_map(|_| {
-        pair.step(50, true);
-        pair.loss()
+    let mut loss = None;
+    let memory = measure(|| {
+        loss = (0..6_000).find_map(|_| {
+            pair.step(50, true);
+            pair.loss()
+        });
     });
     assert_eq!(loss, Some(Loss::Broken("the other end acknowledges no QUIC packets".to_owned())));
     let most = MAX_UNACKNOWLEDGED as usize + 50 * (PATIENCE.as_millis() / STEP.as_millis()) as usize;
-    assert!(pair.sent - begun < most + 1_000, "{} packets", pair.sent - begun);
+    let sent = pair.sent - begun;
+    assert!(sent < most + 1_000, "{sent} packets");
+    assert!(memory.bytes_max < 280 * sent as u64, "{} bytes for {sent} packets", memory.bytes_max);
 }
 
 #[test]
