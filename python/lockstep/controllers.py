@@ -73,7 +73,7 @@ class PathView(msgspec.Struct, frozen=True):
     is_silent: bool
     """Whether feedback is overdue."""
     is_restarting: bool
-    """Whether an outage has ended and no packet sent since is acknowledged. False if the path dropped what was sent into it."""
+    """Whether an outage has ended and no packet sent since is acknowledged. False if the path drops again."""
 
 
 class Packet(msgspec.Struct, frozen=True):

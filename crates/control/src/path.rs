@@ -86,7 +86,7 @@ impl PathObserver {
             cross_traffic: self.cross_traffic.at(now, &self.bursts),
             loss: self.loss,
             is_silent: self.is_silent(now),
-            is_restarting: self.silence.is_restarting(now),
+            is_restarting: self.silence.is_restarting(),
             bottleneck_queue: self.short_queue.known(),
         }
     }

@@ -81,7 +81,7 @@ pub struct PathReport {
     pub loss: f64,
     /// Whether feedback is overdue.
     pub is_silent: bool,
-    /// Whether a silence has ended and nothing sent since is acknowledged. Never on a path that drops.
+    /// Whether a silence has ended and nothing sent since is acknowledged. Never on a path that dropped before.
     pub is_restarting: bool,
 }
 

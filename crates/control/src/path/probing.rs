@@ -96,7 +96,7 @@ impl Probing {
         let bytes = (hello_share * deliveries.max_in_window().as_f64()) as u64;
         let rate = Bitrate::mean(ByteCount::new(bytes), deliveries.window());
         let hellos = if silence.drops(now) { dropped_hellos } else { 1 };
-        (rate.time_for(HELLO).max(hello_pause) / hellos).max(silent_for / hello_fade).min(self.max_pause)
+        (rate.time_for(HELLO).max(hello_pause).max(silent_for / hello_fade) / hellos).min(self.max_pause)
     }
 
     /// Whether `size` plus the unanswered bytes stays below the harmless amount plus the share of the delivery rate.

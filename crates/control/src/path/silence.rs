@@ -49,7 +49,7 @@ pub(super) struct Silence {
     missing: Option<Range<Timestamp>>,
     /// Time when the path was last found to have dropped what was sent into a silence, instead of queueing it.
     dropped_at: Option<Timestamp>,
-    /// End of the last silence, until a packet sent after it is acknowledged.
+    /// End of the last silence, until a packet sent after it is acknowledged. None if the path dropped as before.
     restarted_at: Option<Timestamp>,
 }
 
@@ -143,9 +143,9 @@ impl Silence {
         now.is_later_by(margin.max(late), expected)
     }
 
-    /// Whether a silence has ended, but no data sent since then is acknowledged. A path that drops has queued nothing.
-    pub(super) fn is_restarting(&self, now: Timestamp) -> bool {
-        self.restarted_at.is_some() && !self.drops(now)
+    /// Whether a silence has ended, but no data sent since then is acknowledged.
+    pub(super) fn is_restarting(&self) -> bool {
+        self.restarted_at.is_some()
     }
 
     /// Whether the path was found to work again and no fragment was sent since then.
@@ -175,8 +175,9 @@ impl Silence {
     /// Handles feedback that acknowledges something.
     pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         if self.is_silent(now) {
-            self.restarted_at = Some(now);
             self.note_missing(&feedback.acknowledged);
+            // A path that drops again has queued nothing.
+            self.restarted_at = (!self.drops(now)).then_some(now);
         }
         let newest = feedback.acknowledged.iter().map(|arrival| arrival.sent_at).max();
         while self.sent.front().is_some_and(|sent_at| Some(*sent_at) <= newest) {
@@ -326,9 +327,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_path_that_queued_restarts() {
-        assert!(after_silence(0, false).is_restarting(at(4_000)));
-        assert!(!after_silence(3, true).is_restarting(at(4_000)));
+    fn path_that_drops_again_does_not_restart() {
+        let mut silence = after_silence(3, true);
+        assert!(silence.is_restarting(), "what follows an outage is not known");
+        let sent: Vec<_> = (0..10).map(|index| 4_010 + PAUSE * index).collect();
+        for &sent in &sent {
+            silence.on_sent(at(sent), ByteCount::new(1_000));
+        }
+        assert!(silence.is_silent(at(5_000)));
+        acknowledge(&mut silence, &sent[3..], 5_000);
+        assert!(!silence.is_restarting());
     }
 
     #[test]

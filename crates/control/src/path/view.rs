@@ -41,7 +41,7 @@ pub struct PathView<'a> {
     pub loss: LossRate,
     /// Whether packets were sent and feedback is overdue.
     pub is_silent: bool,
-    /// Whether a silence has ended, but no data sent since then is acknowledged. Never on a path that drops.
+    /// Whether a silence has ended, but no data sent since then is acknowledged. Never on a path that dropped before.
     pub is_restarting: bool,
     /// The bottleneck queue, once it is known to hold fewer packets than a frame has.
     pub bottleneck_queue: Option<BottleneckQueue>,
