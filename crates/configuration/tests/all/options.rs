@@ -269,7 +269,9 @@ proptest! {
                 Form::Flag => vec![(!said.is_empty()).to_string()],
                 _ => said.iter().filter_map(|word| Some(word.strip_prefix(&prefix)?.to_owned())).collect(),
             };
-            if !value.is_null() {
+            // `false` means that an option with a value is not given, as null does.
+            let is_given = option.form == Form::Flag || value != Value::Bool(false);
+            if is_given && !value.is_null() {
                 message_for_command.set_values(option.name, &words).unwrap();
                 prop_assert_eq!(&message_for_command, &options);
             }
