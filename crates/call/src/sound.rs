@@ -2,7 +2,7 @@
 //!
 //! A driver calls both every 20 ms ([`lockstep_sound::FRAME_DURATION`]). With the feature `opus` they are
 //! `Voice`, and [`SoundPlayer`] of `lockstep_sound::SoundDecoder`. In a modelled call, packets have only a length
-//! (`lockstep_sim::ModelledVoice`, `lockstep_sim::ModelledListener`), with the same playout buffer.
+//! (`lockstep_sim::modelled_sound`), with the same playout buffer.
 
 mod lip_sync;
 mod packet_source;

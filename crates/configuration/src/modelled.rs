@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use lockstep_call::{CallSound, SoundPlayer};
 use lockstep_control::{Controller, ControllerSetup, Gcc, GccSettings};
 use lockstep_hosted::EstimatorHost;
 use lockstep_media::{VideoFormat, source_format};
 use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
-use lockstep_sim::{
-    BoundedCall, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, QoeBound, StopReason,
-};
+use lockstep_sim::{BoundedCall, ClipCurves, CodecModel, Modelled, ModelledClip, QoeBound, StopReason, modelled_sound};
 use lockstep_transport::FeedbackInterval;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{ByteCount, Timestamp};
@@ -78,15 +75,10 @@ impl CallSettings {
     pub(crate) fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
         let (format, clip) = self.modelled_clip(model)?;
         let encoder = codec.encoder(Arc::clone(clip.curves()), format.frame_interval(), &self.control.tuning.tuning());
-        let seed = self.link.seed;
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
         let feedback = self.feedback();
         self.audio.as_ref().map_or(Ok(()), SoundName::check)?;
-        let sound = self.audio.as_ref().map(|_| CallSound {
-            voice: Box::new(ModelledVoice::new(seed)),
-            playback: Box::new(SoundPlayer::new(ModelledListener, None)),
-            lip_sync: self.lip_sync(),
-        });
+        let sound = self.audio.as_ref().map(|_| modelled_sound(self.link.seed, self.lip_sync()));
         Ok(Coding { source, encoder, first_work: codec.first_work(), controller: None, feedback, sound })
     }
 }

@@ -97,7 +97,7 @@ impl PathObserver {
         self.silence.is_silent(now)
     }
 
-    /// Whether the path dropped what was sent into its last silence, instead of queueing it.
+    /// Whether the path dropped what was sent into its last silence, instead of queueing it, and recently.
     #[must_use]
     pub fn drops(&self, now: Timestamp) -> bool {
         self.silence.drops(now)

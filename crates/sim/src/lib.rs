@@ -54,7 +54,7 @@ pub use known_path::known_path;
 pub use meter::{FlowMeter, METER_INTERVAL};
 pub use modelled_clip::{BestFrame, ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Modelled, ModelledState};
-pub use modelled_sound::{ModelledListener, ModelledVoice};
+pub use modelled_sound::{ModelledVoice, modelled_sound};
 pub use network::{Network, Route, SharedLink, TopologyError, Transit};
 pub use padded::{Padded, Padding};
 pub use parallel::in_parallel;

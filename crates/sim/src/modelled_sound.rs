@@ -1,6 +1,6 @@
 //! Modelled sound: packets and playback without samples, for modelled calls.
 
-use lockstep_call::{SoundAllowance, SoundPacketSource};
+use lockstep_call::{CallSound, SoundAllowance, SoundPacketSource, SoundPlayer};
 use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
 use lockstep_transport::{Length, SoundPacket};
 use lockstep_units::{Bitrate, Timestamp};
@@ -13,6 +13,17 @@ const TALK_SECONDS: f64 = 1.004;
 const SILENCE_SECONDS: f64 = 1.587;
 /// During silence, one frame in this many is an empty packet, as in [`SoundSender`](lockstep_sound::SoundSender).
 const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
+
+/// Sound of a call: the voice of `seed`, and a listener. With `lip_sync`, pictures wait for their sound and sound for its
+/// pictures.
+#[must_use]
+pub fn modelled_sound(seed: u64, lip_sync: bool) -> CallSound<Length> {
+    CallSound {
+        voice: Box::new(ModelledVoice::new(seed)),
+        playback: Box::new(SoundPlayer::new(ModelledListener, None)),
+        lip_sync,
+    }
+}
 
 /// A voice that alternates between talking and silence. Packets have the sizes of coded speech.
 #[derive(Debug)]
@@ -62,8 +73,8 @@ impl SoundPacketSource<Length> for ModelledVoice {
 }
 
 /// Decoder that returns silence for every packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ModelledListener;
+#[derive(Debug, Clone, Copy)]
+struct ModelledListener;
 
 const NOTHING: Frame = [0; FRAME_SAMPLES];
 

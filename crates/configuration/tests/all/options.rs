@@ -270,8 +270,7 @@ proptest! {
                 _ => said.iter().filter_map(|word| Some(word.strip_prefix(&prefix)?.to_owned())).collect(),
             };
             // `false` means that an option with a value is not given, as null does.
-            let is_given = option.form == Form::Flag || value != Value::Bool(false);
-            if is_given && !value.is_null() {
+            if !value.is_null() && (option.form == Form::Flag || value != Value::Bool(false)) {
                 message_for_command.set_values(option.name, &words).unwrap();
                 prop_assert_eq!(&message_for_command, &options);
             }

@@ -5,8 +5,8 @@ use lockstep_units::ByteCount;
 use super::{Budget, Limit, LimitedBy};
 use crate::PathView;
 
-/// No frame during silence. Then one packet until data sent after the silence is acknowledged, unless the path dropped
-/// before. Queued frames would delay the data after the outage.
+/// No frame during silence. Then one packet until data sent after the silence is acknowledged. Queued frames would
+/// delay the data after the outage. A path that drops again has queued none, so it does not restart.
 #[derive(Debug, Clone, Copy)]
 pub struct SilenceLimit {
     /// Bytes of one packet.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{CallSound, FrameRecord, SoundPlayer};
+use lockstep_call::FrameRecord;
 use lockstep_control::{Algorithm, ControllerSetup, bitrate_ceiling};
 use lockstep_link::{GilbertElliott, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
 use lockstep_measure::KeptFrames;
 use lockstep_media::FrameRate;
 use lockstep_sim::modelled::ModelledSetting;
-use lockstep_sim::{Activity, ClipCurves, CodecModel, ModelledClip, ModelledListener, ModelledVoice, Network};
+use lockstep_sim::{Activity, ClipCurves, CodecModel, ModelledClip, Network, modelled_sound};
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
@@ -77,11 +77,7 @@ impl Plan {
         let call = setting.call(controller, algorithm.estimator(control.bounds), clip);
         let mut call = call.observed_by(Box::new(kept.clone()));
         if self.talks {
-            call.add_sound(CallSound {
-                voice: Box::new(ModelledVoice::new(self.seed)),
-                playback: Box::new(SoundPlayer::new(ModelledListener, None)),
-                lip_sync: true,
-            });
+            call.add_sound(modelled_sound(self.seed, true));
         }
         let rate = self.rate.as_bps();
         let gap = (to - from).as_secs_f64();
